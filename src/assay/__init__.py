@@ -1,0 +1,39 @@
+"""assay: how far a neural network can be trusted when there are no labels."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# Public name -> the module that defines it. Modules load on first use, so that `import assay` costs little
+# more than `import torch`.
+_HOMES = {
+    "AssayError": "errors",
+    "Trace": "trace",
+    "load": "storage",
+    "save": "storage",
+}
+_ROOMS: set[str] = {"errors"}
+
+__all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
+
+if TYPE_CHECKING:
+    from assay import errors as errors
+    from assay.errors import AssayError as AssayError
+    from assay.storage import load as load
+    from assay.storage import save as save
+    from assay.trace import Trace as Trace
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"assay.{name}")
+    if name in _HOMES:
+        value = getattr(importlib.import_module(f"assay.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'assay' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,286 @@
+"""Files: safetensors tensors plus a JSON header with kind and format version; no pickle anywhere.
+
+A class becomes storable by one decorator. Its state is a tree of plain values whose leaves may be
+tensors, arrays, data frames or other storable objects; this file is the only place that knows how such a
+tree is written. What a file cannot hold, such as a network, is left out and handed back on `load`.
+"""
+
+import dataclasses
+import hashlib
+import importlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from assay.errors import AssayError, StorageError
+
+FORMAT_VERSION = 1
+
+_classes: dict[str, type] = {}
+_kinds: dict[type, tuple[str, int]] = {}
+
+
+T = TypeVar("T", bound=type)
+
+
+def storable(kind: str, version: int = 1) -> Callable[[T], T]:
+    """Make instances of the decorated class go through `save` and `load`.
+
+    The kind is the public name below `assay` ("Trace", "monitors.Energy"), or, for classes of other
+    packages, any name of theirs. The state is `obj.state()`, else the fields of a dataclass; the way back
+    is `cls.from_state(state)`, else `cls(**state)`.
+    """
+
+    def register(cls: T) -> T:
+        _classes[kind] = cls
+        _kinds[cls] = kind, version
+        return cls
+
+    return register
+
+
+def save(obj: object, path: str | os.PathLike[str]) -> None:
+    """Write `obj` to `path`, whole or not at all."""
+    if type(obj) not in _kinds:
+        raise StorageError(
+            f"expected an object that assay can save, got {type(obj).__name__}; "
+            "save a Trace, a monitor, a Guard or a result"
+        )
+    tensors: dict[str, torch.Tensor] = {}
+    tree = json.dumps(_Packer(tensors).pack(obj))
+    metadata = {
+        "format": "assay",
+        "format_version": str(FORMAT_VERSION),
+        "kind": _kinds[type(obj)][0],
+        "state": tree,
+        "digest": _digest(tree, tensors),
+    }
+    write_whole(path, lambda temporary: save_file(tensors, temporary, metadata=metadata))
+
+
+def load(path: str | os.PathLike[str], *, network: object | None = None, kind: str | None = None) -> Any:
+    """Read what `save` wrote.
+
+    Objects that hold a network need it back through `network` (several in a list, in the order they
+    appear in the object). With `kind`, anything else is refused.
+    """
+    metadata, tensors = _read(path)
+    if kind is not None and metadata["kind"] != kind:
+        raise StorageError(f"expected {path} to hold a {kind}, got a {metadata['kind']}; pass the right file")
+    networks = list(network) if isinstance(network, list | tuple) else [] if network is None else [network]
+    try:
+        return _Unpacker(tensors, networks).unpack(json.loads(metadata["state"]))
+    except StorageError as error:
+        raise StorageError(f"{path}: {error}") from error
+    except (AssayError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+        raise StorageError(
+            f"{path} does not describe a valid {metadata['kind']} ({error}); save it again"
+        ) from error
+
+
+def write_whole(path: str | os.PathLike[str], write: Callable[[str], object]) -> None:
+    """Call `write` on a temporary file beside `path` and rename it, so `path` is whole or untouched."""
+    target = Path(path)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {target}: {error.strerror}; choose a folder that exists and is writable"
+        ) from error
+    os.close(handle)
+    try:
+        write(temporary)
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except (OSError, SafetensorError) as error:
+        raise StorageError(f"cannot write {target}: {error}; the file was left as it was") from error
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _digest(tree: str, tensors: Mapping[str, torch.Tensor]) -> str:
+    """Of header and contents, so that neither a flipped bit nor a shape that lies goes unseen."""
+    digest = hashlib.blake2b(tree.encode(), digest_size=16)
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+    if not Path(path).is_file():
+        raise StorageError(f"expected a file at {path}, found none; check the path")
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != "assay":
+                raise StorageError(
+                    f"expected a file written by assay.save, got {path}; read other formats with assay.data"
+                )
+            if int(metadata["format_version"]) > FORMAT_VERSION:
+                raise StorageError(
+                    f"{path} has format version {metadata['format_version']}, this assay "
+                    f"reads up to {FORMAT_VERSION}; upgrade assay"
+                )
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise StorageError(f"{path} is truncated or damaged ({error}); save it again") from error
+    if _digest(metadata.get("state", ""), tensors) != metadata.get("digest"):
+        raise StorageError(f"{path} is damaged: its contents do not match its digest; save it again")
+    return metadata, tensors
+
+
+class _Packer:
+    """From an object to a JSON tree; tensors go aside under a number."""
+
+    def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
+        self.tensors = tensors
+        self.written: set[int] = set()
+        self.networks: list[object] = []
+
+    def pack(self, value: Any) -> Any:
+        if isinstance(value, np.generic):
+            value = value.item()
+        if value is None or isinstance(value, (bool, int, str)):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else {"$float": str(value)}
+        if isinstance(value, list):
+            return [self.pack(item) for item in value]
+        return self._tagged(value)
+
+    def _tagged(self, value: Any) -> dict[str, Any]:
+        if type(value) in _kinds:
+            kind, version = _kinds[type(value)]
+            return {"$kind": kind, "version": version, "state": self.pack(_state(value))}
+        if isinstance(value, torch.Tensor):
+            return {"$tensor": self._aside(value.detach().cpu())}
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+            return {"$array": self._aside(torch.from_numpy(np.require(value, requirements=["C", "W"])))}
+        if isinstance(value, tuple):
+            return {"$tuple": [self.pack(item) for item in value]}
+        if isinstance(value, Mapping):
+            return {"$items": [[self.pack(key), self.pack(item)] for key, item in value.items()]}
+        if isinstance(value, pd.DataFrame):
+            return {"$frame": [[self.pack(name), self.pack(_column(value[name]))] for name in value.columns]}
+        if fingerprint := getattr(value, "fingerprint", None):
+            return {"$network": self._outside(value), "fingerprint": fingerprint}
+        raise StorageError(
+            f"expected plain values, tensors, arrays or storable objects, got "
+            f"{type(value).__name__}; it cannot be saved"
+        )
+
+    def _aside(self, tensor: torch.Tensor) -> str:
+        name = str(len(self.tensors))
+        storage = tensor.untyped_storage()
+        # safetensors refuses views and shared memory; everything else is written without a copy.
+        whole = storage.nbytes() == tensor.nbytes and tensor.is_contiguous()
+        if not whole or storage.data_ptr() in self.written:
+            tensor = tensor.clone(memory_format=torch.contiguous_format)
+        self.written.add(tensor.untyped_storage().data_ptr())
+        self.tensors[name] = tensor
+        return name
+
+    def _outside(self, network: object) -> int:
+        for index, known in enumerate(self.networks):
+            if known is network:
+                return index
+        self.networks.append(network)
+        return len(self.networks) - 1
+
+
+class _Unpacker:
+    """The way back; whatever does not fit is an error, never a partial object."""
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor], networks: list[object]) -> None:
+        self.tensors = tensors
+        self.networks = networks
+
+    def unpack(self, node: Any) -> Any:
+        match node:
+            case list():
+                return [self.unpack(item) for item in node]
+            case {"$kind": kind, "version": version, "state": state}:
+                return self._object(kind, version, state)
+            case {"$tensor": name}:
+                return self.tensors[name]
+            case {"$array": name}:
+                return self.tensors[name].numpy()
+            case {"$float": text}:
+                return float(text)
+            case {"$tuple": items}:
+                return tuple(self.unpack(item) for item in items)
+            case {"$items": items}:
+                return {self.unpack(key): self.unpack(item) for key, item in items}
+            case {"$frame": columns}:
+                return pd.DataFrame({self.unpack(name): self.unpack(column) for name, column in columns})
+            case {"$network": index, "fingerprint": fingerprint}:
+                return self._network(index, fingerprint)
+            case dict():
+                raise StorageError(f"holds {sorted(node)}, which is unknown here; upgrade assay")
+        return node
+
+    def _object(self, kind: str, version: int, state: Any) -> Any:
+        cls = _class_of(kind)
+        if version > _kinds[cls][1]:
+            raise StorageError(
+                f"holds a {kind} of version {version}, this assay reads up to {_kinds[cls][1]}; upgrade assay"
+            )
+        from_state = getattr(cls, "from_state", None)
+        return from_state(self.unpack(state)) if from_state else cls(**self.unpack(state))
+
+    def _network(self, index: int, fingerprint: str) -> object:
+        if index >= len(self.networks):
+            raise StorageError(
+                f"needs {index + 1} network(s), got {len(self.networks)}; pass assay.load(path, network=...)"
+            )
+        network = self.networks[index]
+        if getattr(network, "fingerprint", None) != fingerprint:
+            raise StorageError(
+                "was saved with another network (the weights differ); pass the network it was fitted with"
+            )
+        return network
+
+
+def _state(obj: Any) -> dict[str, Any]:
+    if hasattr(obj, "state"):
+        return dict(obj.state())
+    return {field.name: getattr(obj, field.name) for field in dataclasses.fields(obj)}
+
+
+def _column(series: "pd.Series[Any]") -> Any:
+    values = series.to_numpy()
+    return values if values.dtype.kind in "biuf" else values.tolist()
+
+
+def _class_of(kind: str) -> type:
+    """The class of a kind; kinds of assay itself are found by importing their public name."""
+    if kind not in _classes:
+        found: Any = importlib.import_module("assay")
+        try:
+            for name in kind.split("."):
+                found = getattr(found, name)
+        except AttributeError:
+            found = None
+    if kind not in _classes:
+        raise StorageError(f"holds a {kind}, which is unknown here; import the package that defines it first")
+    return _classes[kind]

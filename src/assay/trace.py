@@ -1,0 +1,161 @@
+"""Trace: the one record of what a network did on N inputs. Everything after the network reads Traces."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.storage import storable
+
+Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
+"""What a network takes: one tensor, or a dict of tensors; rows are inputs in either case."""
+
+
+@storable("Trace")
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Logits, features and, where known, labels and inputs of the same N rows, in the same order.
+
+    Immutable: indexing and concatenation give new Traces; a slice shares memory with its parent.
+
+    >>> trace = Trace(logits=torch.tensor([[2.0, 0.0], [0.0, 1.0]]), labels=torch.tensor([0, 0]))
+    >>> trace.predictions.tolist(), trace.correct.tolist(), len(trace[:1])
+    ([0, 1], [True, False], 1)
+    """
+
+    logits: Tensor
+    features: Mapping[str, Tensor] = field(default_factory=dict)
+    labels: Tensor | None = None
+    inputs: Inputs | None = None
+
+    def __post_init__(self) -> None:
+        if self.logits.ndim != 2:
+            raise InputError(
+                f"expected logits of shape (N, classes), got {tuple(self.logits.shape)}; "
+                "give one row of class scores per input"
+            )
+        object.__setattr__(self, "features", MappingProxyType(dict(self.features)))
+        for name, rows in self._parts():
+            if len(rows) != len(self):
+                raise InputError(
+                    f"expected one row of {name} per input ({len(self)}), got {len(rows)}; "
+                    "pass parts of the same inputs"
+                )
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def __getitem__(self, rows: int | slice | Tensor) -> "Trace":
+        """The rows of a mask, a slice or an index tensor, as a Trace; an integer gives a Trace of one row."""
+        if isinstance(rows, int):
+            start = range(len(self))[rows]
+            rows = slice(start, start + 1)
+        inputs = self.inputs
+        return Trace(
+            self.logits[rows],
+            {name: value[rows] for name, value in self.features.items()},
+            None if self.labels is None else self.labels[rows],
+            {name: value[rows] for name, value in inputs.items()}
+            if isinstance(inputs, Mapping)
+            else None
+            if inputs is None
+            else inputs[rows],
+        )
+
+    def __add__(self, other: "Trace") -> "Trace":
+        return Trace.concatenate([self, other])
+
+    @classmethod
+    def concatenate(cls, traces: Iterable["Trace"]) -> "Trace":
+        """One Trace with the rows of all; a part that not all of them have is an error, not a gap."""
+        parts = list(traces)
+        if not parts:
+            raise InputError("expected at least one Trace to concatenate, got none")
+        names = [tuple(name for name, _ in trace._parts()) for trace in parts]
+        if len(set(names)) > 1:
+            raise InputError(
+                f"expected Traces with the same parts, got {sorted(map(list, set(names)))}; "
+                "observe them with the same layers and options"
+            )
+        first = parts[0]
+        return cls(
+            torch.cat([trace.logits for trace in parts]),
+            {name: torch.cat([trace.features[name] for trace in parts]) for name in first.features},
+            None if first.labels is None else torch.cat([trace.known_labels for trace in parts]),
+            _joined([trace.inputs for trace in parts if trace.inputs is not None]),
+        )
+
+    @property
+    def probabilities(self) -> Tensor:
+        """Softmax of the logits, in double precision."""
+        return torch.softmax(self.logits.double(), dim=1)
+
+    @property
+    def predictions(self) -> Tensor:
+        return self.logits.argmax(dim=1)
+
+    @property
+    def known_labels(self) -> Tensor:
+        """The labels; a clear error where there are none."""
+        if self.labels is None:
+            raise InputError("expected a Trace with labels, got one without; observe (inputs, labels)")
+        return self.labels
+
+    @property
+    def known_inputs(self) -> Inputs:
+        """The inputs; a clear error where they were not kept."""
+        if self.inputs is None:
+            raise InputError("expected a Trace with inputs, got one without; observe with keep_inputs=True")
+        return self.inputs
+
+    @property
+    def correct(self) -> Tensor:
+        return self.predictions == self.known_labels
+
+    def layer(self, name: str) -> Tensor:
+        """The features of one layer; a clear error that lists those there are."""
+        if name not in self.features:
+            raise InputError(
+                f"expected features of layer {name!r}, got {sorted(self.features) or 'none'}; "
+                f"observe with Network(module, layers={name!r})"
+            )
+        return self.features[name]
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per input: prediction, confidence and, where labels are known, label and correct."""
+        frame: dict[str, Any] = {
+            "prediction": self.predictions.numpy(),
+            "confidence": self.probabilities.amax(dim=1).numpy(),
+        }
+        if self.labels is not None:
+            frame |= {"label": self.labels.numpy(), "correct": self.correct.numpy()}
+        return pd.DataFrame(frame)
+
+    def _parts(self) -> list[tuple[str, Tensor]]:
+        inputs = self.inputs
+        return [
+            *((f"features[{name!r}]", value) for name, value in self.features.items()),
+            *([] if self.labels is None else [("labels", self.labels)]),
+            *(
+                []
+                if inputs is None
+                else [("inputs", inputs)]
+                if isinstance(inputs, Tensor)
+                else [(f"inputs[{name!r}]", value) for name, value in inputs.items()]
+            ),
+        ]
+
+
+def _joined(inputs: list[Inputs]) -> Inputs | None:
+    if not inputs:
+        return None
+    tensors = [part for part in inputs if isinstance(part, Tensor)]
+    mappings = [part for part in inputs if isinstance(part, Mapping)]
+    if tensors:
+        return torch.cat(tensors)
+    return {name: torch.cat([part[name] for part in mappings]) for name in mappings[0]}

@@ -1,0 +1,105 @@
+"""A Trace holds rows that belong together and cannot be taken apart."""
+
+import pytest
+import torch
+
+import assay
+from assay import Trace
+from assay.errors import InputError
+
+
+@pytest.fixture
+def trace():
+    return Trace(
+        logits=torch.tensor([[2.0, 0.0], [0.0, 1.0], [5.0, 5.0]]),
+        features={"penultimate": torch.arange(6.0).reshape(3, 2)},
+        labels=torch.tensor([0, 0, 0]),
+        inputs={"x": torch.arange(3.0).reshape(3, 1), "mask": torch.ones(3, 1)},
+    )
+
+
+def test_derived_parts(trace):
+    assert trace.predictions.tolist() == [0, 1, 0]
+    assert trace.correct.tolist() == [True, False, True]
+    assert trace.probabilities[2].tolist() == [0.5, 0.5]
+    assert len(trace) == 3
+    assert list(trace.to_frame()) == ["prediction", "confidence", "label", "correct"]
+
+
+def test_probabilities_are_stable_far_from_zero():
+    probabilities = Trace(torch.tensor([[1e4, 1e4 - 1], [-1e4, -1e4 - 1]])).probabilities
+    expected = torch.sigmoid(torch.tensor(1.0, dtype=torch.float64))
+    assert torch.allclose(probabilities[:, 0], expected.expand(2), atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [slice(1, None), torch.tensor([False, True, True]), torch.tensor([1, 2])],
+    ids=["slice", "mask", "indices"],
+)
+def test_indexing_takes_the_same_rows_of_every_part(trace, rows):
+    part = trace[rows]
+    assert part.logits.tolist() == [[0, 1], [5, 5]]
+    assert part.features["penultimate"].tolist() == [[2, 3], [4, 5]]
+    assert part.labels.tolist() == [0, 0]
+    assert part.inputs["x"].tolist() == [[1], [2]]
+
+
+def test_an_integer_gives_a_trace_of_one_row(trace):
+    assert trace[-1].logits.tolist() == [[5, 5]]
+    with pytest.raises(IndexError):
+        trace[3]
+
+
+def test_concatenation_undoes_splitting(trace, tmp_path):
+    back = trace[:1] + trace[1:]
+    assert torch.equal(back.logits, trace.logits)
+    assert torch.equal(back.inputs["x"], trace.inputs["x"])
+    assert torch.equal(back.layer("penultimate"), trace.layer("penultimate"))
+    assert torch.equal(back.labels, trace.labels)
+
+
+def test_traces_with_other_parts_do_not_concatenate(trace):
+    with pytest.raises(InputError, match="same parts"):
+        Trace.concatenate([trace, Trace(trace.logits)])
+    with pytest.raises(InputError, match="at least one"):
+        Trace.concatenate([])
+
+
+def test_a_trace_cannot_be_changed(trace):
+    with pytest.raises(AttributeError):
+        trace.logits = torch.zeros(3, 2)
+    with pytest.raises(TypeError):
+        trace.features["penultimate"] = torch.zeros(3, 2)
+
+
+def test_what_is_missing_is_said(trace):
+    bare = Trace(trace.logits)
+    with pytest.raises(InputError, match="labels"):
+        _ = bare.correct
+    with pytest.raises(InputError, match="keep_inputs=True"):
+        _ = bare.known_inputs
+    with pytest.raises(InputError, match=r"'conv'.*\['penultimate'\]"):
+        trace.layer("conv")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"logits": torch.zeros(3)},
+        {"logits": torch.zeros(3, 2), "labels": torch.zeros(2, dtype=torch.long)},
+        {"logits": torch.zeros(3, 2), "features": {"a": torch.zeros(4, 1)}},
+        {"logits": torch.zeros(3, 2), "inputs": {"x": torch.zeros(1, 1)}},
+    ],
+)
+def test_rows_that_do_not_belong_together_are_refused(parts):
+    with pytest.raises(InputError, match="expected"):
+        Trace(**parts)
+
+
+def test_a_trace_goes_through_a_file(trace, tmp_path):
+    assay.save(trace, tmp_path / "trace.safetensors")
+    back = assay.load(tmp_path / "trace.safetensors")
+    assert torch.equal(back.logits, trace.logits)
+    assert torch.equal(back.inputs["mask"], trace.inputs["mask"])
+    assert torch.equal(back.layer("penultimate"), trace.layer("penultimate"))
