@@ -9,17 +9,20 @@ __version__ = "0.1.0"
 # more than `import torch`.
 _HOMES = {
     "AssayError": "errors",
+    "Network": "network",
     "Trace": "trace",
     "load": "storage",
     "save": "storage",
 }
-_ROOMS: set[str] = {"errors"}
+_ROOMS = {"errors", "monitors"}
 
 __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 
 if TYPE_CHECKING:
     from assay import errors as errors
+    from assay import monitors as monitors
     from assay.errors import AssayError as AssayError
+    from assay.network import Network as Network
     from assay.storage import load as load
     from assay.storage import save as save
     from assay.trace import Trace as Trace

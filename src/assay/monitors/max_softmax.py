@@ -1,0 +1,30 @@
+"""MaxSoftmax: doubt the prediction whose top probability is low (Hendrycks and Gimpel 2017)."""
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from assay.monitors.monitor import Monitor
+from assay.trace import Trace
+
+
+class MaxSoftmax(Monitor):
+    """s(x) = 1 - max_k softmax(f(x))_k, in [0, 1 - 1/classes].
+
+    Computed as the sum of the other probabilities, which does not round to zero where the network is sure:
+    scores of confident inputs keep their order.
+
+    >>> import torch
+    >>> trace = Trace(torch.tensor([[40.0, 0.0], [0.0, 0.0]]))
+    >>> MaxSoftmax().fit(trace).score(trace).tolist()
+    [4.248354255291589e-18, 0.5]
+    """
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        for _ in traces:
+            pass
+
+    def _score(self, trace: Trace) -> Tensor:
+        probabilities = trace.probabilities
+        top = probabilities.argmax(dim=1, keepdim=True)
+        return probabilities.scatter(1, top, 0.0).sum(dim=1)

@@ -1,0 +1,145 @@
+"""The whole contract of a monitor. A monitor eats Traces and gives scores; deciding belongs to Guard.
+
+A new monitor is one file with one class that says `_fit` and `_score`; everything every monitor owes
+(checks, streaming, storage) is here.
+"""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import AssayError, InputError, NotFittedError
+from assay.storage import storable
+from assay.trace import Trace
+
+
+class Monitor(ABC):
+    """Scores how suspicious each prediction is: higher is more suspicious, for every monitor.
+
+    Constructor arguments are kept under their own names; fitted state ends in `_`, as in scikit-learn, so
+    that saving, loading and counting bytes need no code in the monitors.
+    """
+
+    version: ClassVar[int] = 1
+    """Of the fitted state in files; raise it when old files can no longer be read."""
+
+    needs_inputs: bool = False
+    """Whether `score` reads `trace.inputs`."""
+
+    classes_: int
+    dimensions_: dict[str, int]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not cls.__name__.startswith("_"):
+            room = "monitors" if cls.__module__.startswith("assay.") else cls.__module__
+            storable(f"{room}.{cls.__name__}", cls.version)(cls)
+
+    def fit(self, traces: Trace | Iterable[Trace]) -> Self:
+        """Learn what is normal from one Trace or a stream of them; both give the same state."""
+        self._forget()
+        try:
+            self._fit(self._checked(iter([traces]) if isinstance(traces, Trace) else iter(traces)))
+        except AssayError:
+            self._forget()  # half a fit must not pass for one
+            raise
+        return self
+
+    def score(self, trace: Trace) -> Tensor:
+        """One number per input, in double precision."""
+        if not hasattr(self, "classes_"):
+            raise NotFittedError(
+                f"expected a fitted {type(self).__name__}, got one that was not; call fit(trace) first"
+            )
+        self._check_sizes(trace)
+        return self._score(trace).double()
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The layers whose features it reads."""
+        layer = getattr(self, "layer", None)
+        return () if layer is None else (layer,)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the fitted state."""
+        return _nbytes(self.state()["fitted"])
+
+    @abstractmethod
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        """Set the fitted state from a stream of at least one Trace, each checked to be finite."""
+
+    @abstractmethod
+    def _score(self, trace: Trace) -> Tensor:
+        """The scores; a row that is not finite may score NaN, never raise."""
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "parameters": {name: getattr(self, name) for name in inspect.signature(type(self)).parameters},
+            "fitted": {name: value for name, value in vars(self).items() if name.endswith("_")},
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        monitor = cls(**state["parameters"])
+        for name, value in state["fitted"].items():
+            setattr(monitor, name, value)
+        return monitor
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.state()["parameters"].items())
+        return f"{type(self).__name__}({arguments})"
+
+    def _forget(self) -> None:
+        for name in self.state()["fitted"]:
+            delattr(self, name)
+
+    def _checked(self, traces: Iterator[Trace]) -> Iterator[Trace]:
+        seen = 0
+        for trace in traces:
+            if not hasattr(self, "classes_"):
+                self.classes_ = trace.logits.shape[1]
+                self.dimensions_ = {layer: trace.layer(layer).shape[1] for layer in self.layers}
+            self._check_sizes(trace)
+            self._check_finite(trace)
+            seen += len(trace)
+            yield trace
+        if not seen:
+            raise InputError(
+                f"expected data to fit {type(self).__name__} on, got none; pass a Trace with rows"
+            )
+
+    def _check_sizes(self, trace: Trace) -> None:
+        sizes = {"logits": self.classes_, **self.dimensions_}
+        found = {"logits": trace.logits, **{layer: trace.layer(layer) for layer in self.layers}}
+        for name, size in sizes.items():
+            if found[name].shape[1] != size:
+                raise InputError(
+                    f"expected {name} of size {size} as in fit, got {found[name].shape[1]}; "
+                    "fit and score Traces of the same network"
+                )
+
+    def _check_finite(self, trace: Trace) -> None:
+        for name in ("logits", *self.layers):
+            if not torch.isfinite(trace.logits if name == "logits" else trace.layer(name)).all():
+                raise InputError(
+                    f"expected finite {name} to fit {type(self).__name__} on, got NaN or infinity; "
+                    "remove those rows first"
+                )
+
+
+def _nbytes(value: Any) -> int:
+    if isinstance(value, Tensor | np.ndarray):
+        return int(value.nbytes)
+    if isinstance(value, Monitor):
+        return value.nbytes
+    if isinstance(value, Mapping):
+        return sum(_nbytes(item) for item in value.values())
+    if isinstance(value, list | tuple):
+        return sum(_nbytes(item) for item in value)
+    return 8 if isinstance(value, int | float) else 0

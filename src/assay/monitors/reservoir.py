@@ -1,0 +1,32 @@
+"""A bounded, seeded sample of a stream that does not depend on how the stream was cut."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Reservoir:
+    """Uniformly `size` of all rows added, in the order they came; all of them where there are fewer.
+
+    Every row draws one key; the rows with the smallest keys stay. Keys are drawn in row order, so one big
+    batch and many small ones keep the same rows. Holds at most `size` rows plus a batch.
+    """
+
+    def __init__(self, size: int | None, seed: int) -> None:
+        self._size = size
+        self._generator = np.random.default_rng(seed)
+        self._keys = torch.empty(0, dtype=torch.float64)
+        self._parts: list[Tensor] = []
+
+    def add(self, rows: Tensor) -> None:
+        self._parts.append(rows)
+        if self._size is None:
+            return
+        keys = torch.cat([self._keys, torch.from_numpy(self._generator.random(len(rows)))])
+        kept = keys.argsort()[: self._size].sort().values
+        self._keys = keys[kept]
+        if len(kept) < len(keys):
+            self._parts = [torch.cat(self._parts)[kept]]
+
+    def rows(self) -> Tensor:
+        return torch.cat(self._parts)

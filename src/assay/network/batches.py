@@ -1,0 +1,126 @@
+"""Data of any accepted form, as batches of checked tensors."""
+
+from collections.abc import Callable, Iterator, Mapping, Sized
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from assay.errors import InputError
+from assay.network.inputs import all_finite, each, length, rows, shapes
+from assay.trace import Inputs
+
+Encode = Callable[[Any], Inputs]
+Batch = tuple[Inputs, Tensor | None]
+
+
+class Batches:
+    """Batches of (inputs, labels or None) from a DataLoader, a Dataset, (inputs, labels) or inputs.
+
+    `whole` holds the inputs where they came in one piece, so that nobody needs to copy them.
+    """
+
+    def __init__(self, data: Any, encode: Encode, batch_size: int, allow_nonfinite: bool = False) -> None:
+        if isinstance(data, Dataset):
+            data = DataLoader(data, batch_size=batch_size)
+        self.loader = data if isinstance(data, DataLoader) else None
+        self.encode = encode
+        self.batch_size = batch_size
+        self.allow_nonfinite = allow_nonfinite
+        self.whole: Inputs | None = None
+        if self.loader is None:
+            self.whole, self.labels = _pair(data, encode)
+
+    def __len__(self) -> int:
+        if self.whole is not None:
+            return -(-length(self.whole) // self.batch_size)
+        dataset = self.loader.dataset if self.loader is not None else None
+        return len(self.loader) if self.loader is not None and isinstance(dataset, Sized) else 0
+
+    def __iter__(self) -> Iterator[Batch]:
+        empty = True
+        for inputs, labels in self._pieces():
+            empty = empty and length(inputs) == 0
+            if not self.allow_nonfinite and not all_finite(inputs):
+                raise InputError(
+                    "expected finite inputs, got NaN or infinity; clean the data, or let a Guard judge it"
+                )
+            yield inputs, labels
+        if empty:
+            raise InputError("expected at least one input, got none; pass data that is not empty")
+
+    def _pieces(self) -> Iterator[Batch]:
+        if self.loader is not None:
+            for item in self.loader:
+                yield _pair(item, self.encode)
+        elif self.whole is not None:
+            for start in range(0, length(self.whole), self.batch_size):
+                part = slice(start, start + self.batch_size)
+                yield rows(self.whole, part), None if self.labels is None else self.labels[part]
+
+
+def encoded(data: Any) -> Inputs:
+    """Tensors from what can be read as tensors without a copy; anything else is an error."""
+    if isinstance(data, Mapping):
+        if not data:
+            raise InputError("expected a dict of tensors, got an empty one; pass at least one input")
+        tensors = {str(name): _tensor(value) for name, value in data.items()}
+        if len({len(tensor) for tensor in tensors.values()}) > 1:
+            raise InputError(f"expected the same number of rows in every tensor, got {shapes(tensors)}")
+        return tensors
+    return _tensor(data)
+
+
+def placed(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> Inputs:
+    """On the module's device; floating-point inputs in the module's precision, integers as they are."""
+    return each(
+        inputs, lambda tensor: tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
+    )
+
+
+def _tensor(value: Any) -> Tensor:
+    try:
+        tensor = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"expected a tensor, an array or a dict of tensors, got {type(value).__name__} ({error}); "
+            "for text use Network.from_huggingface"
+        ) from error
+    if tensor.ndim == 0:
+        raise InputError("expected a batch of inputs, got a single number; add a first dimension")
+    return tensor
+
+
+def _pair(item: Any, encode: Encode) -> Batch:
+    """(inputs, labels) of a pair, a dict with labels, or inputs alone."""
+    if isinstance(item, tuple | list) and not (isinstance(item, list) and _is_text(item)):
+        if len(item) == 2:
+            return _matching(encode(item[0]), item[1])
+        if len(item) != 1:
+            raise InputError(f"expected (inputs, labels) or inputs, got {len(item)} parts; pass one or two")
+        item = item[0]
+    if isinstance(item, Mapping):
+        names = [name for name in ("labels", "label") if name in item]
+        inputs = encode({name: value for name, value in item.items() if name not in names})
+        return _matching(inputs, item[names[0]]) if names else (inputs, None)
+    return encode(item), None
+
+
+def _is_text(item: list[Any]) -> bool:
+    return bool(item) and all(isinstance(element, str) for element in item)
+
+
+def _matching(inputs: Inputs, labels: Any) -> Batch:
+    values = _tensor(labels).cpu()
+    if values.ndim != 1 or values.is_floating_point() or values.is_complex():
+        raise InputError(
+            f"expected labels as one integer class per input, got {shapes(values)}; "
+            "pass class indices, not one-hot rows or probabilities"
+        )
+    if len(values) != length(inputs):
+        raise InputError(
+            f"expected one label per input, got {length(inputs)} inputs and {len(values)} labels; "
+            "pass inputs and labels of the same rows"
+        )
+    return inputs, values.long()

@@ -1,0 +1,41 @@
+"""Rows gathered batch by batch without ever being held twice."""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class RowBuffer:
+    """Grows in place: peak memory is the rows themselves, also where their number is not known ahead.
+
+    `ndarray.resize` reallocates, which for large blocks moves page tables and not bytes, and pages never
+    written to cost nothing; concatenating a list at the end would hold everything twice.
+    """
+
+    def __init__(self) -> None:
+        self._rows: np.ndarray[Any, Any] | None = None
+        self._used = 0
+
+    def add(self, batch: Tensor) -> None:
+        values = batch.detach().cpu().numpy()
+        if self._rows is None:
+            self._rows = np.empty(values.shape, values.dtype)
+        end = self._used + len(values)
+        if end > len(self._rows):
+            self._resize(max(end, math.ceil(1.5 * len(self._rows))))
+        self._rows[self._used : end] = values
+        self._used = end
+
+    def tensor(self) -> Tensor:
+        """The rows gathered; the buffer is spent."""
+        assert self._rows is not None
+        self._resize(self._used)
+        return torch.from_numpy(self._rows)
+
+    def _resize(self, length: int) -> None:
+        assert self._rows is not None
+        # No view of this array leaves the class before `tensor`, so the reference count says nothing.
+        self._rows.resize((length, *self._rows.shape[1:]), refcheck=False)

@@ -1,0 +1,64 @@
+"""What every kind of input owes: rows, a length, and the one tensor that gradients move."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.trace import Inputs
+
+
+def length(inputs: Inputs) -> int:
+    """How many inputs there are."""
+    return len(inputs) if isinstance(inputs, Tensor) else len(next(iter(inputs.values())))
+
+
+def rows(inputs: Inputs, part: slice | Tensor) -> Inputs:
+    """The same rows of every tensor."""
+    return each(inputs, lambda tensor: tensor[part])
+
+
+def each(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
+    """`change` applied to every tensor."""
+    if isinstance(inputs, Tensor):
+        return change(inputs)
+    return {name: change(tensor) for name, tensor in inputs.items()}
+
+
+def perturbable(inputs: Inputs) -> Tensor:
+    """The tensor that gradients move: the input itself, or the one floating-point entry of a dict."""
+    if isinstance(inputs, Mapping):
+        return inputs[_floating_name(inputs)]
+    if not inputs.is_floating_point():
+        raise InputError(
+            f"expected floating-point inputs to perturb, got {shapes(inputs)}; convert them first"
+        )
+    return inputs
+
+
+def replaced(inputs: Inputs, moved: Tensor) -> Inputs:
+    """The inputs with their perturbable tensor exchanged for `moved`."""
+    return moved if isinstance(inputs, Tensor) else {**inputs, _floating_name(inputs): moved}
+
+
+def all_finite(inputs: Inputs) -> bool:
+    tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
+    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors if tensor.is_floating_point())
+
+
+def shapes(inputs: Inputs) -> str:
+    """For messages: dtype and shape of every tensor."""
+    if isinstance(inputs, Tensor):
+        return f"{inputs.dtype} {tuple(inputs.shape)}"
+    return ", ".join(f"{name}: {shapes(tensor)}" for name, tensor in inputs.items())
+
+
+def _floating_name(inputs: Mapping[str, Tensor]) -> str:
+    names = [name for name, tensor in inputs.items() if tensor.is_floating_point()]
+    if len(names) != 1:
+        raise InputError(
+            f"expected inputs with one floating-point tensor to perturb, got {names or 'none'} among "
+            f"{sorted(inputs)}; pass embeddings instead of token ids, and masks as integers"
+        )
+    return names[0]

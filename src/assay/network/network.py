@@ -1,0 +1,210 @@
+"""Network: any classifier module, observed."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from assay.engine import progress
+from assay.errors import GradientError, InputError
+from assay.network.batches import Batches, encoded, placed
+from assay.network.buffers import RowBuffer
+from assay.network.inputs import length, perturbable, replaced, shapes
+from assay.network.pooling import Pool, checked, pooled
+from assay.network.taps import PENULTIMATE, evaluating, first_tensor, heard, thinned
+from assay.trace import Inputs, Trace
+
+
+class Network:
+    """A classifier and the layers to watch.
+
+    `layers` are module names, or "penultimate": the input of the last Linear that runs in the forward pass.
+    `pool` overrides how a layer's output becomes one row per input (see `assay.network.pooling`): for all
+    layers, or a dict for some. A module may return logits, an object with `.logits`, or a tuple whose first
+    tensor is the logits. Always runs in evaluation mode and leaves the module as it was.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        layers: str | Sequence[str] = PENULTIMATE,
+        *,
+        pool: Pool | Mapping[str, Pool] | None = None,
+        batch_size: int = 256,
+    ) -> None:
+        if not isinstance(module, nn.Module):
+            raise InputError(
+                f"expected a torch.nn.Module, got {type(module).__name__}; for a file use Network.from_onnx"
+            )
+        if batch_size < 1:
+            raise InputError(f"expected a batch_size of at least 1, got {batch_size}")
+        checked(pool)
+        self.module = module
+        self.layers = (layers,) if isinstance(layers, str) else tuple(layers)
+        self.pool = pool
+        self.batch_size = batch_size
+        known = [name for name, _ in module.named_modules() if name]
+        if unknown := [name for name in self.layers if name != PENULTIMATE and name not in known]:
+            raise InputError(
+                f"expected layers of {type(module).__name__}, got {unknown}; "
+                f"choose from {[PENULTIMATE, *known]}"
+            )
+
+    def __call__(self, inputs: Any) -> Tensor:
+        """The logits, differentiable with respect to the inputs."""
+        return self._forward(self.embed(self.encode(inputs)), layers=())[0]
+
+    def observe(
+        self,
+        data: Any,
+        keep_inputs: bool = False,
+        *,
+        batch_size: int | None = None,
+        allow_nonfinite: bool = False,
+    ) -> Trace:
+        """What the network does on `data`: a DataLoader, a Dataset, (inputs, labels), or inputs.
+
+        Time is that of the batched forward pass; memory that of the Trace and a batch. Inputs that came in
+        one piece are kept without a copy.
+        """
+        batches = Batches(data, self.encode, batch_size or self.batch_size, allow_nonfinite)
+        kept = batches.whole if keep_inputs and type(self).embed is Network.embed else None
+        gathered: dict[tuple[str, str], RowBuffer] = {}
+        with torch.no_grad():
+            for raw, labels in progress(batches, "observing", len(batches)):
+                inputs = self.embed(raw)
+                logits, features = self._forward(inputs, self.layers)
+                parts = {("logits", ""): logits} | {("features", name): row for name, row in features.items()}
+                if labels is not None:
+                    parts["labels", ""] = labels
+                if keep_inputs and kept is None:
+                    named = {"": inputs} if isinstance(inputs, Tensor) else inputs
+                    parts |= {("inputs", name): tensor for name, tensor in named.items()}
+                for key, tensor in parts.items():
+                    gathered.setdefault(key, RowBuffer()).add(tensor)
+        return _trace(gathered, kept)
+
+    def gradient(
+        self, inputs: Inputs, objective: Callable[[Trace], Tensor], labels: Tensor | None = None
+    ) -> Tensor:
+        """d objective / d inputs, row by row, for the perturbable tensor of the inputs.
+
+        `objective` takes the differentiable Trace of a batch (with its labels, where given) and returns one
+        number per row, whose sum is differentiated. One forward and one backward pass per batch.
+        """
+        gradients = RowBuffer()
+        data = inputs if labels is None else (inputs, labels)
+        for raw, known in Batches(data, self.encode, self.batch_size):
+            part = self.embed(raw)
+            moving = perturbable(part).detach().clone().requires_grad_()
+            with torch.enable_grad():
+                logits, features = self._forward(replaced(part, moving), self.layers)
+                trace = Trace(logits.cpu(), {name: row.cpu() for name, row in features.items()}, known)
+                (gradient,) = torch.autograd.grad(objective(trace).sum(), moving)
+            gradients.add(gradient)
+        return gradients.tensor()
+
+    def dropout_logits(self, inputs: Inputs, passes: int, seed: int) -> Tensor:
+        """Logits (passes, N, classes) of as many thinned networks, each one dropout mask from `seed`."""
+        results = []
+        with torch.no_grad():
+            for number in range(passes):
+                logits = RowBuffer()
+                for part, _ in Batches(inputs, self.encode, self.batch_size, allow_nonfinite=True):
+                    # Seeded per pass, not per batch: every batch meets the same thinned network.
+                    generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
+                    with thinned(self.module, generator):
+                        logits.add(self._forward(self.embed(part), layers=())[0])
+                results.append(logits.tensor())
+        return torch.stack(results)
+
+    def encode(self, data: Any) -> Inputs:
+        """Raw data to tensors; adapters override it (text to token ids)."""
+        return encoded(data)
+
+    def embed(self, inputs: Inputs) -> Inputs:
+        """Inputs in the form that can be differentiated; adapters override it (token ids to embeddings)."""
+        return inputs
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the weights, by which fitted monitors and histograms know their network."""
+        digest = hashlib.blake2b(type(self.module).__qualname__.encode(), digest_size=16)
+        for name, tensor in self.module.state_dict().items():
+            if isinstance(tensor, Tensor):
+                digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        return f"Network({type(self.module).__name__}, layers={self.layers})"
+
+    def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Logits and pooled features of one batch, on the module's device."""
+        weight = next((p for p in self.module.parameters() if p.is_floating_point()), torch.empty(0))
+        inputs = placed(inputs, weight.device, weight.dtype)
+        with evaluating(self.module), heard(self.module, layers) as outputs:
+            logits = _logits(self._run(inputs), length(inputs))
+        mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+        return logits, {name: self._pooled(name, outputs, mask) for name in layers}
+
+    def _run(self, inputs: Inputs) -> Any:
+        if not getattr(self.module, "differentiable", True) and _requires_grad(inputs):
+            raise GradientError(
+                f"expected a network with gradients, got the black box {type(self.module).__name__}; use a "
+                "method that needs only logits and features, or the original torch module"
+            )
+        try:
+            return self.module(inputs) if isinstance(inputs, Tensor) else self.module(**inputs)
+        except RuntimeError as error:
+            if isinstance(inputs, Tensor) and not inputs.is_floating_point():
+                raise InputError(
+                    f"expected floating-point inputs as in training (images usually in [0, 1]), "
+                    f"got {shapes(inputs)}; convert, for example inputs.float() / 255"
+                ) from error
+            error.add_note(f"assay: in the forward pass of {type(self.module).__name__} on {shapes(inputs)}")
+            raise
+
+    def _pooled(self, name: str, outputs: Mapping[str, Tensor], mask: Tensor | None) -> Tensor:
+        if name not in outputs:
+            what = "a Linear layer" if name == PENULTIMATE else f"layer {name!r}"
+            raise InputError(
+                f"expected {what} to run in the forward pass of {type(self.module).__name__}, but none did; "
+                f"choose layers from {[other for other, _ in self.module.named_modules() if other]}"
+            )
+        layer = None if name == PENULTIMATE else self.module.get_submodule(name)
+        pool = self.pool.get(name) if isinstance(self.pool, Mapping) else self.pool
+        return pooled(outputs[name], layer, pool, mask).float()
+
+
+def _logits(output: Any, count: int) -> Tensor:
+    """The class scores in whatever the module returned."""
+    if isinstance(output, Mapping) and "logits" in output:
+        output = output["logits"]
+    logits = first_tensor(getattr(output, "logits", output), "the module")
+    if logits.ndim != 2 or logits.shape[1] < 2 or len(logits) != count:
+        raise InputError(
+            f"expected logits of shape ({count}, classes) with at least two classes, got "
+            f"{tuple(logits.shape)}; wrap the module so that it returns one row of class scores per input"
+        )
+    return logits.float()
+
+
+def _requires_grad(inputs: Inputs) -> bool:
+    tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def _trace(gathered: Mapping[tuple[str, str], RowBuffer], kept: Inputs | None) -> Trace:
+    parts: dict[str, dict[str, Tensor]] = {"logits": {}, "features": {}, "labels": {}, "inputs": {}}
+    for (part, name), buffer in gathered.items():
+        parts[part][name] = buffer.tensor()
+    inputs: Inputs | None = parts["inputs"] or kept
+    return Trace(
+        parts["logits"][""],
+        parts["features"],
+        parts["labels"].get(""),
+        inputs[""] if isinstance(inputs, Mapping) and "" in inputs else inputs,
+    )

@@ -1,0 +1,102 @@
+"""What the layers of a module said during one forward pass."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from assay.errors import InputError
+
+PENULTIMATE = "penultimate"
+
+
+@contextmanager
+def heard(module: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+    """A dict that a forward pass inside the context fills with the raw output of each layer.
+
+    "penultimate" is the input of the last Linear that runs: every Linear reports, the last one stays. A
+    layer that runs several times keeps its last output. Hooks are gone afterwards, also after an error.
+    """
+    outputs: dict[str, Tensor] = {}
+    named = dict(module.named_modules()) if layers else {}
+
+    def after(name: str) -> Any:
+        def hook(_: nn.Module, __: Any, output: Any) -> None:
+            outputs[name] = first_tensor(output, name)
+
+        return hook
+
+    def before(_: nn.Module, arguments: tuple[Any, ...]) -> None:
+        outputs[PENULTIMATE] = arguments[0]
+
+    with ExitStack() as stack:
+        for name in layers:
+            if name in named:
+                _keep(stack, named[name].register_forward_hook(after(name)))
+            else:
+                for layer in named.values():
+                    if isinstance(layer, nn.Linear):
+                        _keep(stack, layer.register_forward_pre_hook(before))
+        yield outputs
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Every submodule in evaluation mode; each one's own mode is restored afterwards."""
+    training = [part for part in module.modules() if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+@contextmanager
+def thinned(module: nn.Module, generator: torch.Generator) -> Iterator[None]:
+    """Every dropout layer drops units at its own rate, the same ones for every row of the batch.
+
+    One mask per forward pass makes the pass one thinned network: an input's result does not depend on
+    the batch it came in, and the global random state is not touched.
+    """
+
+    def drop(layer: Any, _: Any, output: Tensor) -> Tensor:
+        rate = float(layer.p)
+        keep = torch.rand(output.shape[1:], generator=generator) >= rate
+        return output * keep.to(output) / (1 - rate)
+
+    layers = [part for part in module.modules() if isinstance(part, nn.modules.dropout._DropoutNd)]
+    if not any(layer.p > 0 for layer in layers):
+        raise InputError("expected a module with dropout layers, got none; use another monitor")
+    with ExitStack() as stack:
+        for layer in layers:
+            if layer.p < 1:
+                _keep(stack, layer.register_forward_hook(drop))
+        yield
+
+
+def first_tensor(output: Any, where: str) -> Tensor:
+    """The tensor itself, or the first one in a tuple, list, dict or dataclass."""
+    if isinstance(output, Tensor):
+        return output
+    parts: Any = ()
+    if isinstance(output, Mapping):
+        parts = output.values()
+    elif isinstance(output, tuple | list):
+        parts = output
+    elif hasattr(output, "__dict__"):
+        parts = vars(output).values()
+    for part in parts:
+        if isinstance(part, Tensor):
+            return part
+    raise InputError(
+        f"expected a tensor from {where}, got {type(output).__name__}; wrap the module so that it does"
+    )
+
+
+def _keep(stack: ExitStack, handle: RemovableHandle) -> None:
+    stack.callback(handle.remove)
