@@ -9,8 +9,10 @@ __version__ = "0.1.0"
 # more than `import torch`.
 _HOMES = {
     "AssayError": "errors",
+    "Guard": "guard",
     "Network": "network",
     "Trace": "trace",
+    "Verdict": "guard",
     "load": "storage",
     "save": "storage",
 }
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from assay import errors as errors
     from assay import monitors as monitors
     from assay.errors import AssayError as AssayError
+    from assay.guard import Guard as Guard
+    from assay.guard import Verdict as Verdict
     from assay.network import Network as Network
     from assay.storage import load as load
     from assay.storage import save as save

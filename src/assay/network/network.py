@@ -70,7 +70,7 @@ class Network:
         one piece are kept without a copy.
         """
         batches = Batches(data, self.encode, batch_size or self.batch_size, allow_nonfinite)
-        kept = batches.whole if keep_inputs and type(self).embed is Network.embed else None
+        kept = batches.whole if keep_inputs and not self.embeds else None
         gathered: dict[tuple[str, str], RowBuffer] = {}
         with torch.no_grad():
             for raw, labels in progress(batches, "observing", len(batches)):
@@ -127,6 +127,11 @@ class Network:
     def embed(self, inputs: Inputs) -> Inputs:
         """Inputs in the form that can be differentiated; adapters override it (token ids to embeddings)."""
         return inputs
+
+    @property
+    def embeds(self) -> bool:
+        """Whether inputs change their form before they can be differentiated."""
+        return type(self).embed is not Network.embed
 
     @property
     def fingerprint(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -18,19 +19,23 @@ def heard(module: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Tensor
     """A dict that a forward pass inside the context fills with the raw output of each layer.
 
     "penultimate" is the input of the last Linear that runs: every Linear reports, the last one stays. A
-    layer that runs several times keeps its last output. Hooks are gone afterwards, also after an error.
+    layer that runs several times keeps its last output. Hooks are gone afterwards, also after an error; a
+    pass that another thread makes meanwhile is not heard.
     """
     outputs: dict[str, Tensor] = {}
+    listener = get_ident()
     named = dict(module.named_modules()) if layers else {}
 
     def after(name: str) -> Any:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
-            outputs[name] = first_tensor(output, name)
+            if get_ident() == listener:
+                outputs[name] = first_tensor(output, name)
 
         return hook
 
     def before(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-        outputs[PENULTIMATE] = arguments[0]
+        if get_ident() == listener:
+            outputs[PENULTIMATE] = arguments[0]
 
     with ExitStack() as stack:
         for name in layers:

@@ -1,0 +1,211 @@
+"""Guard: a network and its monitor as one system that cancels predictions it doubts."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import beta
+from torch import Tensor
+
+from assay.errors import InputError, NotFittedError
+from assay.monitors.monitor import Monitor
+from assay.network import Network
+from assay.storage import storable
+from assay.trace import Inputs, Trace
+
+CANCELLED = -1
+"""What stands in `accepted_predictions` where the guard raised the alarm."""
+
+
+@storable("Verdict")
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What the guard says of N inputs: the network's predictions, the monitor's scores, and the alarms."""
+
+    predictions: Tensor
+    scores: Tensor
+    alarm: Tensor
+
+    def __len__(self) -> int:
+        return len(self.alarm)
+
+    @property
+    def accepted_predictions(self) -> Tensor:
+        """The predictions, with `CANCELLED` (-1) where the alarm was raised."""
+        return self.predictions.masked_fill(self.alarm, CANCELLED)
+
+    def to_frame(self) -> pd.DataFrame:
+        return pd.DataFrame(
+            {
+                "prediction": self.predictions.numpy(),
+                "score": self.scores.numpy(),
+                "alarm": self.alarm.numpy(),
+            }
+        )
+
+
+@storable("Guard")
+class Guard:
+    """`guard(inputs)` predicts, and raises the alarm where the monitor's score is above the threshold.
+
+    The threshold comes from `calibrate`, or is given: one number, or one per predicted class. Whatever is
+    not finite (an input, a logit, a feature, a score) is an alarm, never a pass.
+    """
+
+    def __init__(
+        self, network: Network, monitor: Monitor, threshold: float | Sequence[float] | Tensor | None = None
+    ) -> None:
+        if not isinstance(network, Network) or not isinstance(monitor, Monitor):
+            raise InputError(
+                "expected Guard(assay.Network, a fitted monitor), got "
+                f"Guard({type(network).__name__}, {type(monitor).__name__}); wrap the module in assay.Network"
+            )
+        if missing := [layer for layer in monitor.layers if layer not in network.layers]:
+            raise InputError(
+                f"expected a network that watches {missing}, got {network!r}; "
+                f"build it with Network(module, layers={monitor.layers})"
+            )
+        self.network = network
+        self.monitor = monitor
+        self.threshold = None if threshold is None else _checked_threshold(threshold)
+        self.calibration: dict[str, Any] = {}
+
+    def calibrate(
+        self,
+        trace: Trace,
+        false_alarm_rate: float = 0.05,
+        *,
+        per_class: bool = False,
+        confidence: float | None = None,
+    ) -> Self:
+        """Set the threshold so that in distribution at most `false_alarm_rate` of inputs raise the alarm.
+
+        The threshold is the conformal quantile, the ceil((n + 1)(1 - rate))-th smallest of n scores: the
+        rate holds in finite samples, on average over calibration sets. With `confidence` it holds for this
+        calibration set with that probability (the rate of the k-th smallest is Beta(n + 1 - k, k)
+        distributed). With `per_class` it holds within each predicted class; a class with too few points
+        takes the threshold of all, and `calibration` lists it. The trace must not be the one the monitor
+        was fitted on.
+        """
+        if not 0 < false_alarm_rate < 1:
+            raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
+        if confidence is not None and not 0 < confidence < 1:
+            raise InputError(f"expected a confidence between 0 and 1, got {confidence}")
+        scores = self.scores(trace)
+        overall = _conformal_threshold(scores, false_alarm_rate, confidence)
+        if not math.isfinite(overall):
+            raise InputError(
+                f"expected enough finite scores for a false alarm rate of {false_alarm_rate:g}, got {int(torch.isfinite(scores).sum())} "
+                f"of {len(scores)}; calibrate on more data, or allow more false alarms"
+            )
+        self.calibration = {
+            "false_alarm_rate": false_alarm_rate,
+            "confidence": confidence,
+            "points": len(scores),
+            "pooled_classes": [],
+        }
+        self.threshold = torch.tensor(overall, dtype=torch.float64)
+        if per_class:
+            self._split_threshold(trace, scores)
+        return self
+
+    def __call__(self, inputs: Any) -> Verdict:
+        """Predict and judge: a batch of one or of many, on the module's device."""
+        self._decided_threshold()  # before any work is done
+        return self.judge(self.observe(inputs))
+
+    def observe(self, inputs: Any) -> Trace:
+        """The network's part of a call: a Trace with all that the monitor and the alarm need."""
+        keep_inputs = self.monitor.needs_inputs or not self.network.embeds
+        return self.network.observe(inputs, keep_inputs=keep_inputs, allow_nonfinite=True)
+
+    def judge(self, trace: Trace) -> Verdict:
+        """The monitor's part of a call: scores and alarms for what the network did."""
+        threshold = self._decided_threshold()
+        scores = self.scores(trace)
+        if threshold.ndim == 1:
+            threshold = threshold[trace.predictions]
+        return Verdict(trace.predictions, scores, ~torch.isfinite(scores) | (scores > threshold))
+
+    def scores(self, trace: Trace) -> Tensor:
+        """The monitor's scores; NaN for every row of which anything is not finite."""
+        finite = _finite_rows(trace, self.monitor.layers)
+        if finite.all():
+            return self.monitor.score(trace)
+        scores = torch.full((len(trace),), torch.nan, dtype=torch.float64)
+        if finite.any():
+            scores[finite] = self.monitor.score(trace[finite])
+        return scores
+
+    def state(self) -> dict[str, Any]:
+        return vars(self)
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Guard":
+        guard = cls(state["network"], state["monitor"], state["threshold"])
+        guard.calibration = state["calibration"]
+        return guard
+
+    def __repr__(self) -> str:
+        return f"Guard({self.network!r}, {self.monitor!r}, threshold={self.threshold})"
+
+    def _decided_threshold(self) -> Tensor:
+        if self.threshold is None:
+            raise NotFittedError(
+                "expected a calibrated guard, got one without threshold; call calibrate(trace) first"
+            )
+        return self.threshold
+
+    def _split_threshold(self, trace: Trace, scores: Tensor) -> None:
+        """One threshold per predicted class, the pooled one where a class has too few points."""
+        rate, confidence = self.calibration["false_alarm_rate"], self.calibration["confidence"]
+        predictions = trace.predictions
+        thresholds = torch.tensor(
+            [
+                _conformal_threshold(scores[predictions == label], rate, confidence)
+                for label in range(trace.logits.shape[1])
+            ],
+            dtype=torch.float64,
+        )
+        pooled = ~torch.isfinite(thresholds)
+        self.calibration["pooled_classes"] = pooled.nonzero().flatten().tolist()
+        self.threshold = torch.where(pooled, self._decided_threshold(), thresholds)
+
+
+def _conformal_threshold(scores: Tensor, rate: float, confidence: float | None) -> float:
+    """The k-th smallest score that keeps the promised rate; infinity where no finite one does."""
+    count = len(scores)
+    if confidence is None:
+        rank = math.ceil((count + 1) * (1 - rate) - 1e-9)  # 1e-9: 0.95 * 20 is 19, whatever floats say
+    else:
+        ranks = np.arange(1, count + 1)
+        kept = np.asarray(beta.cdf(rate, count + 1 - ranks, ranks)) >= confidence
+        rank = int(kept.argmax()) + 1 if kept.any() else count + 1
+    if rank > count:
+        return math.inf
+    return float(scores.nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf).kthvalue(rank).values)
+
+
+def _finite_rows(trace: Trace, layers: Sequence[str]) -> Tensor:
+    inputs: Inputs = trace.inputs if trace.inputs is not None else {}
+    parts = [trace.logits, *(trace.layer(layer) for layer in layers)]
+    parts += [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
+    finite = torch.ones(len(trace), dtype=torch.bool)
+    for part in parts:
+        if part.is_floating_point():
+            finite &= torch.isfinite(part).flatten(1).all(dim=1)
+    return finite
+
+
+def _checked_threshold(threshold: float | Sequence[float] | Tensor) -> Tensor:
+    value = torch.as_tensor(threshold, dtype=torch.float64)
+    if value.ndim > 1 or value.isnan().any():
+        raise InputError(
+            f"expected a threshold as one number or one per class, got {tuple(value.shape)} "
+            f"with {int(value.isnan().sum())} NaN; calibrate the guard instead"
+        )
+    return value
