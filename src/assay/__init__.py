@@ -16,11 +16,12 @@ _HOMES = {
     "load": "storage",
     "save": "storage",
 }
-_ROOMS = {"errors", "monitors"}
+_ROOMS = {"data", "errors", "monitors"}
 
 __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 
 if TYPE_CHECKING:
+    from assay import data as data
     from assay import errors as errors
     from assay import monitors as monitors
     from assay.errors import AssayError as AssayError

@@ -1,0 +1,26 @@
+"""Data: digits that need no download, and readers that give (inputs, labels).
+
+Inputs are float32; images lie in [0, 1], channels first. Labels are int64. `read` picks the reader.
+"""
+
+from assay.data.bundled import digits
+from assay.data.csv import read_csv
+from assay.data.huggingface import read_huggingface
+from assay.data.idx import read_idx
+from assay.data.images import read_images
+from assay.data.labelled import Labelled
+from assay.data.npz import read_npz
+from assay.data.source import read
+from assay.data.text import read_text
+
+__all__ = [
+    "Labelled",
+    "digits",
+    "read",
+    "read_csv",
+    "read_huggingface",
+    "read_idx",
+    "read_images",
+    "read_npz",
+    "read_text",
+]

@@ -1,0 +1,80 @@
+"""Hugging Face datasets, taken as they are: nothing of Hugging Face is imported."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
+from assay.data.arrays import as_inputs
+from assay.data.images import Size, stacked
+from assay.data.labelled import Labelled, from_names, numbered
+from assay.data.table import LABEL_NAMES
+from assay.data.text import TEXT_NAMES
+from assay.errors import InputError
+
+_INPUT_NAMES = (*TEXT_NAMES, "image", "img", "inputs", "x", "features")
+
+
+def read_huggingface(
+    dataset: Any,
+    inputs: str | None = None,
+    label: str | None = None,
+    *,
+    size: Size | None = None,
+    channels: int | None = None,
+    scale: float | None = None,
+    classes: Sequence[str] | None = None,
+) -> Labelled[Tensor] | Labelled[list[str]]:
+    """(inputs, labels) from one split of a Hugging Face dataset, or anything with `column_names`.
+
+    A column of texts comes out as a list of str; a column of images as float32 in [0, 1], channels first
+    (see `read_images` for `size` and `channels`); a column of numbers as float32 (`scale` as in `read_npz`).
+    Without names, the inputs are the column called text, sentence, content, review, image, img, inputs, x
+    or features, and the labels the one called label, labels, class, target or y. Class names are taken
+    over; labels that are texts are numbered in sorted order, or as `classes` lists them.
+    """
+    if isinstance(dataset, Mapping) or not hasattr(dataset, "column_names"):
+        kind = "several splits" if isinstance(dataset, Mapping) else type(dataset).__name__
+        raise InputError(
+            f'expected one split of a dataset, got {kind}; pass a split such as dataset["train"]'
+        )
+    if not len(dataset):
+        raise InputError("expected a dataset with rows, got an empty one; pass another split")
+    name = _column(dataset, inputs, _INPUT_NAMES, "inputs")
+    label_name = _column(dataset, label, LABEL_NAMES, "label")
+    labels, names = _labels(dataset, label_name, classes)
+    column = dataset[name]
+    if isinstance(column[0], str):
+        return Labelled(list(column), labels, names)
+    source = f"column {name!r}"
+    if isinstance(column[0], Image.Image):
+        return Labelled(stacked(column, source, size, channels), labels, names)
+    return Labelled(as_inputs(_numbers(column, source), source, scale), labels, names)
+
+
+def _column(dataset: Any, asked: str | None, usual: Sequence[str], role: str) -> str:
+    there: list[str] = list(dataset.column_names)
+    for name in usual if asked is None else (asked,):
+        if name in there:
+            return name
+    wanted = f"a column {asked!r}" if asked else f"a column of {role} under a usual name"
+    raise InputError(f"expected {wanted}, got {there}; pass {role}= with one of them")
+
+
+def _labels(dataset: Any, name: str, classes: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...] | None]:
+    column, source = dataset[name], f"column {name!r}"
+    if isinstance(column[0], str):
+        return from_names(list(column), classes, source)
+    names = getattr((getattr(dataset, "features", None) or {}).get(name), "names", None)
+    return numbered(list(column), len(dataset), source), None if names is None else tuple(names)
+
+
+def _numbers(column: Sequence[Any], source: str) -> Any:
+    try:
+        return np.asarray(column[:])
+    except ValueError as error:
+        raise InputError(
+            f"{source}: expected rows of one shape, got rows of several; pad or resize them"
+        ) from error

@@ -1,0 +1,174 @@
+"""Image files: a folder with one sub-folder per class."""
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from PIL import Image
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor
+
+from assay.data.labelled import Labelled, from_names
+from assay.errors import InputError
+
+_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"}
+_GREY = {"1", "L", "LA", "I", "I;16", "I;16L", "I;16B", "I;16N"}
+# What Pillow raises on damaged files depends on the format.
+_UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError, KeyError)
+_DAMAGED = (*_UNREADABLE, struct.error, zlib.error, Image.DecompressionBombError)
+
+Size = int | tuple[int, int]
+
+
+def read_images(
+    folder: str | PathLike[str],
+    *,
+    size: Size | None = None,
+    channels: int | None = None,
+    classes: Sequence[str] | None = None,
+) -> Labelled[Tensor]:
+    """(inputs, labels) from a folder with one sub-folder per class; `.classes` names them.
+
+    Images come out float32 in [0, 1], channels first: (N, C, H, W). Classes are numbered in the order of
+    their names; pass the `classes` of the training data when a test folder may lack one. Images must have
+    one size, or `size` (a side, or height and width) to which each is resized, bilinear with antialiasing.
+    C is 1 where all images are grey, otherwise 3, unless `channels` says which; transparency is dropped.
+    Hidden files and files that do not end like an image (png, jpg, bmp, gif, webp, tif, ppm) are passed over.
+    Sizes are checked from the headers before the first image is decoded, so memory is the result alone.
+    """
+    place = Path(folder)
+    if not place.is_dir():
+        raise InputError(
+            f"{place}: expected a folder with one sub-folder per class, found none; check the path"
+        )
+    folders = sorted(entry for entry in place.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    files = [(file, entry.name) for entry in folders for file in _image_files(entry)]
+    if not files:
+        raise InputError(
+            f"{place}: expected images in one sub-folder per class, got {len(folders)} without any; "
+            "pass the folder above the classes"
+        )
+    known = [entry.name for entry in folders] if classes is None else classes
+    labels, names = from_names([name for _, name in files], known, place)
+    return Labelled(stacked([file for file, _ in files], place, size, channels), labels, names)
+
+
+def stacked(
+    images: Sequence[Path | Image.Image],
+    source: object,
+    size: Size | None = None,
+    channels: int | None = None,
+) -> Tensor:
+    """Images, or files of them, as one float32 tensor (N, C, H, W) in [0, 1]."""
+    if channels not in (None, 1, 3):
+        raise InputError(
+            f"expected channels=1 (grey) or channels=3 (colour), got {channels}; pass one of them"
+        )
+    shape = _asked_size(size) or _one_size(images, source)
+    if channels is None:
+        channels = 1 if all(_header(image)[1] in _GREY for image in images) else 3
+    pixels = np.empty((len(images), channels, *shape), np.float32)
+
+    def decode(row: int) -> None:
+        pixels[row] = _pixels(images[row], "L" if channels == 1 else "RGB", shape)
+
+    console = Console(stderr=True)
+    # Pillow lets go of the interpreter while it decodes, so threads use all cores.
+    with ThreadPoolExecutor() as threads:
+        done = threads.map(decode, range(len(images)))
+        for _ in track(
+            done,
+            "Reading images",
+            len(images),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        ):
+            pass
+    return torch.from_numpy(pixels)
+
+
+def _image_files(folder: Path) -> list[Path]:
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.suffix.lower() in _SUFFIXES and not file.name.startswith(".") and file.is_file()
+    )
+
+
+def _asked_size(size: Size | None) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    height, width = (size, size) if isinstance(size, int) else size
+    if height < 1 or width < 1:
+        raise InputError(f"expected a size of at least one pixel, got {size}; pass a side or (height, width)")
+    return height, width
+
+
+def _one_size(images: Sequence[Path | Image.Image], source: object) -> tuple[int, int]:
+    first = _header(images[0])[0]
+    for image in images:
+        other = _header(image)[0]
+        if other != first:
+            raise InputError(
+                f"{_called(image, source)}: expected images of one size, got {other[1]} x {other[0]} "
+                f"where the first is {first[1]} x {first[0]} (height x width); pass size= to resize them"
+            )
+    return first[1], first[0]
+
+
+def _header(image: Path | Image.Image) -> tuple[tuple[int, int], str]:
+    """Size (width, height) and mode, without decoding."""
+    with _opened(image) as picture:
+        return picture.size, picture.mode
+
+
+def _pixels(image: Path | Image.Image, mode: str, shape: tuple[int, int]) -> npt.NDArray[np.float32]:
+    """One image, channels first, in [0, 1]."""
+    width_height = shape[1], shape[0]
+    with _opened(image) as picture:
+        white = 255.0
+        if picture.mode.startswith("I"):
+            # Pillow cuts 16-bit grey off at 255 on the way to 8 bits; as floats nothing is lost.
+            picture, white = picture.convert("F"), 65535.0
+        elif picture.mode == "F":
+            raise InputError(
+                f"{_called(image)}: expected 8 or 16 bits per pixel, got floats; convert the image"
+            )
+        else:
+            picture = picture.convert(mode)
+        if picture.size != width_height:
+            picture = picture.resize(width_height, Image.Resampling.BILINEAR)
+        pixels = np.asarray(picture, np.float32) / np.float32(white)
+    if pixels.max() > 1 or pixels.min() < 0:
+        raise InputError(f"{_called(image)}: expected at most 16 bits per pixel, got more; convert the image")
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+@contextmanager
+def _opened(image: Path | Image.Image) -> Iterator[Any]:
+    try:
+        if isinstance(image, Path):
+            with Image.open(image) as picture:
+                yield picture
+        else:
+            yield image
+    except InputError:
+        raise
+    except _DAMAGED as error:
+        raise InputError(
+            f"{_called(image)}: cannot be read as an image ({error}); replace or remove the file"
+        ) from error
+
+
+def _called(image: Path | Image.Image, source: object = "an image") -> object:
+    return image if isinstance(image, Path) else source

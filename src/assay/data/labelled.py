@@ -1,0 +1,102 @@
+"""What every reader returns: inputs and labels of the same rows."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+
+T = TypeVar("T")
+
+
+class Labelled(tuple[T, Tensor]):
+    """The pair (inputs, labels), which also knows the names of its classes where the source has names.
+
+    `classes[label]` is the name of a label; `classes` is None where the source only numbers its classes.
+
+    >>> data = Labelled(torch.zeros(2, 1), torch.tensor([0, 1]), ("cat", "dog"))
+    >>> inputs, labels = data
+    >>> [data.classes[label] for label in labels]
+    ['cat', 'dog']
+    """
+
+    classes: tuple[str, ...] | None
+
+    def __new__(cls, inputs: T, labels: Tensor, classes: Sequence[str] | None = None) -> "Labelled[T]":
+        pair = super().__new__(cls, (inputs, labels))
+        pair.classes = None if classes is None else tuple(classes)
+        return pair
+
+    @property
+    def inputs(self) -> T:
+        return self[0]
+
+    @property
+    def labels(self) -> Tensor:
+        return self[1]
+
+
+def numbered(labels: Any, rows: int, source: object) -> Tensor:
+    """Labels that are class numbers already, as int64; one for each of `rows` inputs."""
+    numbers = np.asarray(labels)
+    if numbers.ndim == 2 and numbers.shape[1] == 1:
+        numbers = numbers[:, 0]
+    if numbers.ndim != 1 or numbers.dtype.kind not in "biuf":
+        raise InputError(
+            f"{source}: expected labels as one whole number per input, got an array of shape "
+            f"{numbers.shape} and type {numbers.dtype}; store the class numbers"
+        )
+    if len(numbers) != rows:
+        raise InputError(
+            f"{source}: expected one label per input ({rows}), got {len(numbers)}; "
+            "pass files that belong together"
+        )
+    if numbers.dtype.kind == "f" and not (np.isfinite(numbers) & (numbers == np.trunc(numbers))).all():
+        raise InputError(
+            f"{source}: expected class numbers, got values that are not whole; choose another label column"
+        )
+    if (numbers < 0).any():
+        raise InputError(
+            f"{source}: expected class numbers from 0 on, got {numbers.min()}; "
+            "number the classes from 0, and leave rows without a label out"
+        )
+    return torch.from_numpy(numbers.astype(np.int64))
+
+
+def from_names(
+    names: Sequence[str] | pd.Series, classes: Sequence[str] | None, source: object
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Labels from class names: places in `classes`, which defaults to the names there are, sorted."""
+    column = pd.Series(names, dtype="str")
+    known = tuple(sorted(column.unique()) if classes is None else classes)
+    if len(set(known)) != len(known):
+        raise InputError(f"expected classes without repetition, got {known}; name each class once")
+    places = pd.Index(known, dtype="str").get_indexer(pd.Index(column))
+    if (places < 0).any():
+        raise InputError(
+            f"{source}: expected the classes {list(known)}, got {column[int(np.argmin(places))]!r}; "
+            "pass classes= with every class there is, in the order of the network's outputs"
+        )
+    return torch.from_numpy(places.astype(np.int64)), known
+
+
+def from_column(
+    column: pd.Series, classes: Sequence[str] | None, source: object
+) -> tuple[Tensor, tuple[str, ...] | None]:
+    """Labels from a column of text: class numbers where every cell is one, class names otherwise."""
+    if (empty := column.str.strip() == "").any():
+        raise InputError(
+            f"{source}: expected a label in every row, got none in row {int(np.argmax(empty)) + 1}; "
+            "leave rows without a label out"
+        )
+    numbers = pd.to_numeric(column, errors="coerce")
+    if classes is not None or numbers.isna().any():
+        return from_names(column, classes, source)
+    try:
+        return numbered(numbers.to_numpy(), len(column), source), None
+    except InputError as error:
+        raise InputError(f"{error}, or name the classes with classes=") from error

@@ -1,0 +1,85 @@
+"""npz: NumPy arrays under names, in one zip file."""
+
+import zipfile
+import zlib
+from collections.abc import Iterable
+from os import PathLike
+
+import numpy as np
+from torch import Tensor
+
+from assay.data.arrays import as_inputs
+from assay.data.labelled import Labelled, numbered
+from assay.data.place import existing_file
+from assay.errors import InputError
+
+_INPUTS = ("inputs", "x", "images", "data")
+_LABELS = ("labels", "y", "targets", "target", "label")
+# NumPy and zipfile raise each of these on one damaged file or another.
+_DAMAGED = (
+    ValueError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    KeyError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def read_npz(
+    path: str | PathLike[str],
+    inputs: str | None = None,
+    labels: str | None = None,
+    *,
+    split: str | None = None,
+    scale: float | None = None,
+) -> Labelled[Tensor]:
+    """(inputs, labels) from two arrays of an npz file; only these two are read.
+
+    Without names, the inputs are the array called inputs, x, images or data and the labels the one called
+    labels, y, targets, target or label, in any case; with `split="train"`, x_train or train_x and so on.
+    Images come out float32 in [0, 1], channels first; `as_inputs` in arrays.py states the layouts taken and
+    what `scale` does. Pickled (object) arrays are refused: reading them would run code from the file.
+    """
+    file = existing_file(path)
+    try:
+        with file.open("rb") as stream:
+            arrays = np.load(stream, allow_pickle=False)
+            if isinstance(arrays, np.ndarray):
+                raise InputError(
+                    f"{file}: expected an npz file, got a single array; save both with numpy.savez"
+                )
+            x = arrays[_name(inputs, _INPUTS, split, arrays.files, "inputs", file)]
+            y = arrays[_name(labels, _LABELS, split, arrays.files, "labels", file)]
+    except InputError:
+        raise
+    except _DAMAGED as error:
+        advice = "save plain arrays" if "pickle" in str(error) else "the file is damaged, save it again"
+        raise InputError(f"{file}: cannot be read as npz ({error}); {advice} with numpy.savez") from error
+    return Labelled(as_inputs(x, file, scale), numbered(y, len(x), file))
+
+
+def _name(
+    asked: str | None,
+    usual: Iterable[str],
+    split: str | None,
+    there: list[str],
+    role: str,
+    source: object,
+) -> str:
+    """The name of the array: the one asked for, or the first usual one that is there."""
+    if asked is None:
+        folded = {name.lower(): name for name in reversed(there)}
+        for stem in usual:
+            for name in (stem,) if split is None else (f"{stem}_{split}", f"{split}_{stem}"):
+                if name.lower() in folded:
+                    return folded[name.lower()]
+    elif asked in there:
+        return asked
+    wanted = f"an array {asked!r}" if asked else f"an array of {role} under a usual name"
+    raise InputError(
+        f"{source}: expected {wanted}, got {there}; pass {role}= with one of them, "
+        'or split="train" for names such as x_train'
+    )

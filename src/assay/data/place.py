@@ -1,0 +1,17 @@
+"""Paths that readers are given."""
+
+from os import PathLike
+from pathlib import Path
+
+from assay.errors import InputError
+
+
+def existing_file(path: str | PathLike[str]) -> Path:
+    """The path of a file that is there and not empty."""
+    place = Path(path)
+    if not place.is_file():
+        found = "a folder" if place.is_dir() else "none"
+        raise InputError(f"{place}: expected a file, found {found}; check the path")
+    if not place.stat().st_size:
+        raise InputError(f"{place}: expected data, got an empty file; fetch or write it again")
+    return place

@@ -1,0 +1,82 @@
+"""Tables in csv and tsv files, on the way to numbers (csv.py) or texts (text.py)."""
+
+import csv
+import warnings
+import zlib
+from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from assay.data.place import existing_file
+from assay.errors import InputError
+
+LABEL_NAMES = ("label", "labels", "class", "target", "y")
+
+
+def read_table(
+    path: str | PathLike[str],
+    *,
+    header: bool,
+    separator: str | None,
+    quoted: bool | None = None,
+    rows: int | None = None,
+    dtype: Any = None,
+) -> pd.DataFrame:
+    """The file as a frame; no cell is guessed to be missing, so "NA" and "" stay what they are.
+
+    `separator` is a tab where the name ends in .tsv, otherwise a comma; `quoted` is whether double quotes
+    hold cells together, which is so in csv files and not in tsv files unless said.
+    """
+    file = existing_file(path)
+    is_tsv = ".tsv" in file.suffixes
+    separator = separator or ("\t" if is_tsv else ",")
+    quoting: Any = csv.QUOTE_MINIMAL if (not is_tsv if quoted is None else quoted) else csv.QUOTE_NONE
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame: pd.DataFrame = pd.read_csv(
+                file,
+                sep=separator,
+                header=0 if header else None,
+                index_col=False,
+                na_filter=False,
+                low_memory=False,
+                quoting=quoting,
+                nrows=rows,
+                dtype=dtype,
+            )
+    except (ValueError, OSError, EOFError, zlib.error, pd.errors.ParserWarning) as error:
+        reason = str(error).strip().removeprefix("Error tokenizing data. C error: ")
+        raise InputError(
+            f"{file}: cannot be read as a table separated by {separator!r} ({reason}); "
+            "correct the file, or pass header= or separator="
+        ) from error
+    if not len(frame) and rows is None:
+        raise InputError(
+            f"{file}: expected rows of data, got none; a file without column names needs header=False"
+        )
+    return frame
+
+
+def column_of(
+    frame: pd.DataFrame, asked: str | int | None, usual: Iterable[str], role: str, source: Path
+) -> Any:
+    """The column asked for by name or position; without, the one under a usual name."""
+    columns = list(frame.columns)
+    if isinstance(asked, int) and -len(columns) <= asked < len(columns):
+        return columns[asked]
+    if isinstance(asked, str) and asked in columns:
+        return asked
+    if asked is None:
+        folded = {str(name).strip().lower(): name for name in reversed(columns)}
+        for name in usual:
+            if name in folded:
+                return folded[name]
+    wanted = f"a column {asked!r}" if asked is not None else f"a {role} column under a usual name"
+    shown = columns if len(columns) <= 12 else [*columns[:6], "...", *columns[-3:]]
+    raise InputError(
+        f"{source}: expected {wanted}, got the columns {shown}; pass {role}= with a name or a position"
+    )
