@@ -15,8 +15,14 @@ _HOMES = {
     "Verdict": "guard",
     "load": "storage",
     "save": "storage",
+    "write_report": "report",
 }
-_ROOMS = {"data", "errors", "monitors"}
+_ROOMS = {
+    "data",
+    "errors",
+    "monitors",
+    "report",
+}
 
 __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 
@@ -24,10 +30,12 @@ if TYPE_CHECKING:
     from assay import data as data
     from assay import errors as errors
     from assay import monitors as monitors
+    from assay import report as report
     from assay.errors import AssayError as AssayError
     from assay.guard import Guard as Guard
     from assay.guard import Verdict as Verdict
     from assay.network import Network as Network
+    from assay.report import write_report as write_report
     from assay.storage import load as load
     from assay.storage import save as save
     from assay.trace import Trace as Trace

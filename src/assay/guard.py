@@ -98,8 +98,9 @@ class Guard:
         scores = self.scores(trace)
         overall = _conformal_threshold(scores, false_alarm_rate, confidence)
         if not math.isfinite(overall):
+            finite = int(torch.isfinite(scores).sum())
             raise InputError(
-                f"expected enough finite scores for a false alarm rate of {false_alarm_rate:g}, got {int(torch.isfinite(scores).sum())} "
+                f"expected enough finite scores for a false alarm rate of {false_alarm_rate:g}, got {finite} "
                 f"of {len(scores)}; calibrate on more data, or allow more false alarms"
             )
         self.calibration = {

@@ -1,6 +1,5 @@
 """Rows gathered batch by batch without ever being held twice."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -9,10 +8,12 @@ from torch import Tensor
 
 
 class RowBuffer:
-    """Grows in place: peak memory is the rows themselves, also where their number is not known ahead.
+    """Grows in place, a few batches or 1/64 ahead: also where the number of rows is not known, peak memory is
+    the rows and little more.
 
-    `ndarray.resize` reallocates, which for large blocks moves page tables and not bytes, and pages never
-    written to cost nothing; concatenating a list at the end would hold everything twice.
+    `ndarray.resize` reallocates, which for large blocks moves page tables and not bytes (on Linux; elsewhere
+    it may copy, 64 times the rows in the worst case). Concatenating a list at the end would hold everything
+    twice.
     """
 
     def __init__(self) -> None:
@@ -25,7 +26,7 @@ class RowBuffer:
             self._rows = np.empty(values.shape, values.dtype)
         end = self._used + len(values)
         if end > len(self._rows):
-            self._resize(max(end, math.ceil(1.5 * len(self._rows))))
+            self._resize(end + max(4 * len(values), end // 64))
         self._rows[self._used : end] = values
         self._used = end
 

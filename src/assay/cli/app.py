@@ -1,0 +1,47 @@
+"""The application: every command by its name, errors on one line."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from assay.cli.demo import demo
+from assay.cli.observe import observe
+from assay.cli.status import WRONG_USE
+
+app = typer.Typer(
+    name="assay",
+    help="How far can a neural network be trusted when there are no labels?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+for command in (demo, observe):
+    app.command()(command)
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    if version:
+        import assay
+
+        print(f"assay {assay.__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run a command; an error of assay's is one line and status 2, its traceback with --debug."""
+    from assay.errors import AssayError
+
+    try:
+        app()
+    except AssayError as error:
+        if "--debug" in sys.argv:
+            raise
+        print(f"assay: {error}", file=sys.stderr)
+        sys.exit(WRONG_USE)

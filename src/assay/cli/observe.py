@@ -1,0 +1,44 @@
+"""`assay observe`: what a network does on data, saved as a Trace."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def observe(
+    network: Annotated[
+        str, typer.Argument(help="module:factory that returns the network, or an .onnx file.")
+    ],
+    data: Annotated[str, typer.Option(help="Data to observe: a file or folder, or `digits`.")],
+    output: Annotated[Path, typer.Option(help="Where the Trace goes.")] = Path("trace.safetensors"),
+    layer: Annotated[list[str] | None, typer.Option(help="A layer to watch; may be repeated.")] = None,
+    keep_inputs: Annotated[bool, typer.Option(help="Keep the inputs in the Trace.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+) -> None:
+    """Run a network on data and save what it did.
+
+    Example: `assay observe assay.demo.networks:small_cnn --data digits --output trace.safetensors`
+    """
+    import assay
+    from assay.cli.reference import data_at, network_at
+
+    trace = network_at(network, tuple(layer or ["penultimate"])).observe(data_at(data), keep_inputs)
+    assay.save(trace, output)
+    facts = {
+        "inputs": len(trace),
+        "classes": trace.logits.shape[1],
+        "layers": {name: rows.shape[1] for name, rows in trace.features.items()},
+        "mean_confidence": round(float(trace.probabilities.amax(1).mean()), 4),
+        "accuracy": None if trace.labels is None else round(float(trace.correct.double().mean()), 4),
+        "output": str(output),
+    }
+    if as_json:
+        print(json.dumps(facts))
+        return
+    layers = ", ".join(f"{name} ({rows.shape[1]} values)" for name, rows in trace.features.items())
+    print(f"{facts['inputs']:,} inputs, {facts['classes']} classes; layers: {layers}")
+    print(f"mean confidence {facts['mean_confidence']:.1%}", end="")
+    print("" if facts["accuracy"] is None else f", accuracy {facts['accuracy']:.1%}")
+    print(f"saved to {output}")

@@ -1,0 +1,64 @@
+"""From `package.module:name` on the command line to a Network."""
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import InputError
+
+if TYPE_CHECKING:
+    from assay import Network
+
+
+def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "Network":
+    """The Network that `module:factory` gives, or that an .onnx file holds.
+
+    The name may be a Network, a torch module, or a function that returns either when called without
+    arguments. The current folder is searched first, as python itself does.
+    """
+    from torch import nn
+
+    from assay import Network
+
+    found = named(reference)
+    if not isinstance(found, Network | nn.Module) and callable(found):
+        found = found()
+    if isinstance(found, nn.Module):
+        return Network(found, layers=layers)
+    if isinstance(found, Network):
+        return found
+    raise InputError(
+        f"expected {reference} to be or to return a torch module or an assay.Network, got "
+        f"{type(found).__name__}; return the module from the factory"
+    )
+
+
+def data_at(source: str) -> Any:
+    """(inputs, labels) of a file or folder; `digits` is the test part of the bundled digits."""
+    from pathlib import Path
+
+    from assay import data
+
+    if source == "digits" and not Path(source).exists():
+        return data.digits()[1]
+    return data.read(source)
+
+
+def named(reference: str) -> Any:
+    """What `package.module:name` names."""
+    module_name, colon, name = reference.partition(":")
+    if not colon or not name:
+        raise InputError(f"expected package.module:name, got {reference!r}; name a function that returns it")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        return getattr(importlib.import_module(module_name), name)
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"expected a module named {module_name!r}, found none ({error}); run from its folder"
+            " or install it"
+        ) from error
+    except AttributeError as error:
+        raise InputError(
+            f"expected {name!r} in module {module_name!r}, found none; check the name"
+        ) from error

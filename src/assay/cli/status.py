@@ -1,0 +1,8 @@
+"""Exit statuses, the same for every command."""
+
+FINE = 0
+ALARM = 1
+"""A gate failed or an alarm was raised."""
+WRONG_USE = 2
+UNDECIDED = 3
+"""Cannot decide: too few samples, infeasible, not converged."""

@@ -1,0 +1,106 @@
+"""The page: everything embedded, nothing fetched, readable on a phone and on paper."""
+
+import base64
+import datetime
+import io
+import os
+from collections.abc import Iterable
+from importlib.resources import files
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import numpy as np
+import pandas as pd
+
+import assay
+from assay.errors import InputError
+from assay.report.section import Section
+from assay.storage import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LONGEST_TABLE = 200
+"""Rows shown; the whole table is what `to_frame` gives."""
+
+
+def write_report(
+    results: Iterable[Any],
+    path: str | os.PathLike[str],
+    *,
+    title: str = "How far can this network be trusted?",
+    introduction: str = "",
+) -> None:
+    """Write results (or Sections) to one HTML file at `path`, whole or not at all."""
+    sections = [Section.of(result) for result in results]
+    if not sections:
+        raise InputError("expected at least one result to report, got none; run something first")
+    page = _template().render(
+        title=title,
+        introduction=introduction,
+        sections=sections,
+        version=assay.__version__,
+        date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+    write_whole(path, lambda temporary: _write(temporary, page))
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _template() -> jinja2.Template:
+    room = files("assay.report")
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: (room / name).read_text(encoding="utf-8")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "picture": _picture,
+        "caption": _caption,
+        "cell": _cell,
+        "rows": _rows,
+        "number": _number,
+    }
+    environment.globals |= {"longest_table": LONGEST_TABLE}
+    return environment.get_template("page.html")
+
+
+def _picture(figure: "Figure") -> str:
+    """An SVG as a data address: as an image of its own, its ids cannot clash with another picture's."""
+    import matplotlib
+
+    buffer = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "assay", "svg.fonttype": "path"}):
+        figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _caption(figure: "Figure") -> str:
+    """The picture's own words, for people who do not see it."""
+    titles = [figure.get_suptitle(), *(axes.get_title() for axes in figure.axes)]
+    return "; ".join(text for text in titles if text) or "figure"
+
+
+def _rows(table: pd.DataFrame) -> list[tuple[Any, ...]]:
+    return list(table.head(LONGEST_TABLE).itertuples(index=False, name=None))
+
+
+def _cell(value: Any) -> str:
+    """Four significant digits; whole numbers whole; what is not there as a dash."""
+    if value is None or value != value:
+        return "–"
+    if isinstance(value, bool | np.bool):
+        return "yes" if value else "no"
+    if isinstance(value, Integral):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, Real) else str(value)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,0 +1,81 @@
+"""The command as a person or a pipeline meets it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import assay
+from assay.cli import app, main
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_version(run):
+    assert run("--version").output.strip() == f"assay {assay.__version__}"
+
+
+def test_help_answers_without_torch():
+    code = "import sys, assay.cli.app; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_observe_saves_a_trace_and_says_what_it_saw(run, tmp_path):
+    result = run(
+        "observe",
+        "assay.demo.networks:small_cnn",
+        "--data",
+        "digits",
+        "--layer",
+        "4",
+        "--layer",
+        "penultimate",
+    )
+    assert result.exit_code == 0, result.output
+    assert "450 inputs, 10 classes; layers: 4 (32 values), penultimate (64 values)" in result.output
+    assert len(assay.load(tmp_path / "trace.safetensors", kind="Trace")) == 450
+    facts = json.loads(
+        run("observe", "assay.demo.networks:small_cnn", "--data", "digits", "--json", "--output", "t").output
+    )
+    assert facts["layers"] == {"penultimate": 64}
+    assert facts["inputs"] == 450
+
+
+def test_a_network_is_found_in_the_current_folder(run, tmp_path):
+    (tmp_path / "mine.py").write_text("from assay.demo.networks import wide_mlp\nnetwork = wide_mlp()\n")
+    assert run("observe", "mine:network", "--data", "digits").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["observe", "nonsense", "--data", "digits"], "package.module:name"),
+        (["observe", "no.such.module:x", "--data", "digits"], "found none"),
+        (["observe", "assay.demo.networks:nothing", "--data", "digits"], "check the name"),
+        (["observe", "math:pi", "--data", "digits"], "got float"),
+        (["observe", "assay.demo.networks:small_cnn", "--data", "nowhere.npz"], "nowhere.npz"),
+        (["observe", "assay.demo.networks:small_cnn", "--data", "digits", "--layer", "x"], "choose from"),
+    ],
+)
+def test_errors_are_one_line_and_status_2(arguments, message, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["assay", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("assay: ")
+    assert error.count("\n") == 1
+    assert message in error
+
+
+def test_debug_shows_the_traceback(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["assay", "--debug", "observe", "nonsense", "--data", "digits"])
+    with pytest.raises(assay.AssayError):
+        main()
