@@ -14,12 +14,13 @@ _HOMES = {
     "load": "storage",
     "save": "storage",
 }
-_ROOMS = {"errors", "monitors"}
+_ROOMS = {"errors", "faults", "monitors"}
 
 __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 
 if TYPE_CHECKING:
     from assay import errors as errors
+    from assay import faults as faults
     from assay import monitors as monitors
     from assay.errors import AssayError as AssayError
     from assay.network import Network as Network
