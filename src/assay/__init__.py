@@ -20,6 +20,7 @@ _HOMES = {
 _ROOMS = {
     "data",
     "errors",
+    "faults",
     "monitors",
     "report",
 }
@@ -29,6 +30,7 @@ __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 if TYPE_CHECKING:
     from assay import data as data
     from assay import errors as errors
+    from assay import faults as faults
     from assay import monitors as monitors
     from assay import report as report
     from assay.errors import AssayError as AssayError
