@@ -1,0 +1,112 @@
+"""ActivationPattern: doubt an on/off pattern of neurons never seen with its class (Cheng et al. 2019)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.monitors.class_rows import features_by_class, some_class, teaching
+from assay.monitors.monitor import Monitor
+from assay.trace import Trace
+
+WORD = 64
+COMPARISONS = 2**20
+"""Pairs of patterns compared at a time, which bounds memory."""
+
+Words = NDArray[np.uint64]
+
+
+class ActivationPattern(Monitor):
+    """s(x) = min over patterns p stored for the predicted class of Hamming([z > threshold], p).
+
+    Runtime monitoring of neuron activation patterns (Cheng, Nührenberg, Yasuoka 2019). Their comfort zone
+    of radius gamma is the score's threshold. They keep the set in a binary decision diagram; here unique
+    patterns are kept as bits and compared by exclusive or and a count of ones, which gives the distance
+    itself instead of one yes or no per radius.
+
+    Rows teach their predicted class; misclassified ones, where labels tell, teach none. With `limit`, at
+    most that many rows per class, sampled uniformly, teach. A class without rows scores one more than there
+    are neurons. Keeping costs d / 8 bytes per unique pattern, scoring O(patterns of the class * d / 64).
+
+    >>> features = torch.tensor([[1.0, 0.0, 2.0], [0.5, 0.0, 3.0], [0.0, 9.0, 0.0]])
+    >>> trace = Trace(torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), {"penultimate": features})
+    >>> ActivationPattern().fit(trace[:2]).score(trace).tolist()
+    [0.0, 0.0, 3.0]
+    """
+
+    def __init__(
+        self,
+        layer: str = "penultimate",
+        threshold: float = 0.0,
+        limit: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        if limit is not None and limit < 1:
+            raise InputError(f"expected a limit of at least 1 pattern per class or None, got {limit}")
+        self.layer = layer
+        self.threshold = threshold
+        self.limit = limit
+        self.seed = seed
+
+    patterns_: dict[int, Tensor]
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        if self.limit is None:
+            patterns = self._all_patterns(traces)
+        else:
+            features = features_by_class(traces, self.layer, self.limit, self.seed)
+            patterns = {label: _unique(self._packed(rows)) for label, rows in features.items()}
+        self.patterns_ = {label: torch.from_numpy(patterns[label].view(np.int64)) for label in patterns}
+
+    def _score(self, trace: Trace) -> Tensor:
+        features, classes = trace.layer(self.layer), trace.predictions
+        scores = torch.full((len(trace),), features.shape[1] + 1.0)
+        for label in torch.unique(classes).tolist():
+            if label in self.patterns_:
+                rows = classes == label
+                stored = self.patterns_[label].numpy().view(np.uint64)
+                scores[rows] = torch.from_numpy(_nearest(self._packed(features[rows]), stored)).float()
+        # A comparison with NaN is "off", which would pass for a pattern.
+        return torch.where(torch.isfinite(features).all(dim=1), scores, torch.nan)
+
+    def _all_patterns(self, traces: Iterator[Trace]) -> dict[int, Words]:
+        patterns: dict[int, Words] = {}
+        for trace in traces:
+            rows = teaching(trace)
+            packed, classes = self._packed(trace.layer(self.layer)[rows]), trace.predictions[rows].numpy()
+            for label in np.unique(classes).tolist():
+                found = packed[classes == label]
+                known = patterns.get(label)
+                patterns[label] = _unique(found if known is None else np.concatenate([known, found]))
+        some_class(patterns)
+        return dict(sorted(patterns.items()))
+
+    def _packed(self, features: Tensor) -> Words:
+        """A bit per neuron, in as many 64-bit words as it takes."""
+        on = (features > self.threshold).numpy()
+        words = -(-on.shape[1] // WORD)
+        octets = np.zeros((len(on), words * WORD // 8), np.uint8)
+        octets[:, : -(-on.shape[1] // 8)] = np.packbits(on, axis=1)
+        return octets.view(np.uint64)
+
+
+def _unique(patterns: Words) -> Words:
+    return np.unique(patterns, axis=0)
+
+
+def _nearest(patterns: Words, stored: Words) -> NDArray[Any]:
+    """Hamming distance of each pattern to the nearest stored one, in blocks."""
+    nearest = np.empty(len(patterns), np.int32)
+    block = max(1, COMPARISONS // len(stored))
+    columns = np.ascontiguousarray(stored.T)
+    for start in range(0, len(patterns), block):
+        part = patterns[start : start + block]
+        distances = np.zeros((len(part), len(stored)), np.int32)
+        for word, column in enumerate(columns):
+            distances += np.bitwise_count(part[:, word, None] ^ column)
+        nearest[start : start + block] = distances.min(axis=1)
+    return nearest

@@ -1,0 +1,87 @@
+"""Detectors of other libraries as monitors, by pytorch-ood's feature interface; nothing of it is imported."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.monitors.sample import TraceSample
+from assay.monitors.unsaved import _Unsaved, one_score_per_row
+from assay.trace import Trace
+
+READS = ("features", "logits")
+
+
+class Adapter(_Unsaved):
+    """s(x) = detector.predict_features(z), z the features of a layer or the logits."""
+
+    instead = "a detector of another library is code: fit it again and call adapt(detector) after loading"
+
+    def __init__(
+        self,
+        detector: Any,
+        reads: str = "features",
+        layer: str = "penultimate",
+        sample: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        if not callable(getattr(detector, "predict_features", None)):
+            raise InputError(
+                f"expected a detector with predict_features(z), got {type(detector).__name__}; "
+                "wrap it in an object that has it"
+            )
+        if reads not in READS:
+            raise InputError(f"expected reads to be one of {list(READS)}, got {reads!r}")
+        self.detector = detector
+        self.reads = reads
+        self.layer = layer
+        self.sample = sample
+        self.seed = seed
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return (self.layer,) if self.reads == "features" else ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors and arrays that are attributes of the detector."""
+        kept = vars(self.detector).values() if hasattr(self.detector, "__dict__") else ()
+        return sum(int(value.nbytes) for value in kept if isinstance(value, Tensor | np.ndarray))
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        sample = TraceSample(self.sample, self.seed)
+        for trace in traces:
+            classes = trace.predictions if trace.labels is None else trace.labels
+            sample.add(Trace(trace.logits, {layer: trace.layer(layer) for layer in self.layers}, classes))
+        kept = sample.trace()
+        if callable(getattr(self.detector, "fit_features", None)):
+            self.detector.fit_features(self._read(kept), kept.known_labels)
+
+    def _score(self, trace: Trace) -> Tensor:
+        with torch.no_grad():
+            answer = self.detector.predict_features(self._read(trace))
+        return one_score_per_row(answer, trace, f"{type(self.detector).__name__}.predict_features")
+
+    def _read(self, trace: Trace) -> Tensor:
+        """A copy, so that a detector that works in place leaves the Trace alone."""
+        return (trace.layer(self.layer) if self.reads == "features" else trace.logits).clone()
+
+
+def adapt(
+    detector: Any,
+    reads: str = "features",
+    layer: str = "penultimate",
+    sample: int | None = None,
+    seed: int = 0,
+) -> Adapter:
+    """A monitor out of any object with `predict_features(z)` and, where it learns, `fit_features(z, y)`.
+
+    That is pytorch-ood's interface: z of shape (N, d), y one class per row, scores that are higher for
+    outliers. `reads` says what z is: the features of `layer`, or "logits". Classes are the labels, or the
+    predictions where there are none. The detector is fitted in place, on all rows at once or on at most
+    `sample` of them. It cannot be saved, since assay writes no pickles.
+    """
+    return Adapter(detector, reads, layer, sample, seed)

@@ -1,0 +1,33 @@
+"""AllowedClasses: a declared rule that a file can hold: predictions that make sense in this place."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.monitors.monitor import Monitor
+from assay.trace import Trace
+
+
+class AllowedClasses(Monitor):
+    """s(x) = 1 where the predicted class is not allowed, else 0. Nothing is learned in fit.
+
+    >>> trace = Trace(torch.eye(3))
+    >>> AllowedClasses([0, 2]).fit(trace).score(trace).tolist()
+    [0.0, 1.0, 0.0]
+    """
+
+    def __init__(self, allowed: Sequence[int]) -> None:
+        if not len(allowed):
+            raise InputError("expected at least one allowed class, got none; with none, every input is wrong")
+        self.allowed = [int(label) for label in allowed]
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        for trace in traces:
+            classes = trace.logits.shape[1]
+            if not 0 <= min(self.allowed) <= max(self.allowed) < classes:
+                raise InputError(f"expected allowed classes from 0 to {classes - 1}, got {self.allowed}")
+
+    def _score(self, trace: Trace) -> Tensor:
+        return (~torch.isin(trace.predictions, torch.tensor(self.allowed))).double()

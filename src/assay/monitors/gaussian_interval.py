@@ -1,0 +1,99 @@
+"""GaussianInterval: count the neurons outside their class's usual range (Hashemi et al. 2021)."""
+
+from collections.abc import Iterator
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.monitors.class_rows import UNSEEN, some_class, teaching
+from assay.monitors.monitor import Monitor
+from assay.trace import Trace
+
+FLAT = 1e-2
+"""Of a neuron's spread over all classes: the least it is given within one class."""
+
+BLOCK = 4096
+"""Rows scored at a time, which bounds memory."""
+
+MEASURES = ("share", "excess")
+
+
+class GaussianInterval(Monitor):
+    """s(x) = share of neurons j with |z_j - mu_cj| > k sigma_cj, c the predicted class.
+
+    Gaussian-based runtime detection (Hashemi, Křetínský, Mohr, Seferis 2021): means and standard deviations
+    per class and neuron, and a vote of the neurons outside their interval. measure="excess" grades it:
+    mean over j of (|z_j - mu_cj| / sigma_cj - k)^+.
+
+    From streamed sums, so fitting needs no sample: O(classes * d) memory. Rows teach their predicted class;
+    misclassified ones, where labels tell, teach none. A neuron that is constant within a class is given a
+    hundredth of its spread over all classes; a class with one row, the whole of it. A class without rows
+    gets the largest score: 1, or UNSEEN for "excess".
+    """
+
+    def __init__(self, layer: str = "penultimate", k: float = 2.0, measure: str = "share") -> None:
+        if not k > 0:
+            raise InputError(f"expected k above 0 standard deviations, got {k}")
+        if measure not in MEASURES:
+            raise InputError(f"expected measure to be one of {list(MEASURES)}, got {measure!r}")
+        self.layer = layer
+        self.k = k
+        self.measure = measure
+
+    seen_: Tensor
+    means_: Tensor
+    deviations_: Tensor
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        counts, totals, squares, shift = self._sums(traces)
+        some_class(int(counts.sum()))
+        everything = _deviation(counts.sum(0, keepdim=True), totals.sum(0, keepdim=True), squares.sum(0))
+        spread = _positive(everything[0])
+        within = torch.where(counts > 1, _deviation(counts, totals, squares), spread)
+        self.seen_ = counts[:, 0] > 0
+        self.means_ = torch.where(counts > 0, shift + totals / counts.clamp(min=1), 0.0)
+        self.deviations_ = torch.maximum(within, FLAT * spread)
+
+    def _score(self, trace: Trace) -> Tensor:
+        parts = torch.split(trace.layer(self.layer), BLOCK), torch.split(trace.predictions, BLOCK)
+        scores = [self._outside(rows.double(), classes) for rows, classes in zip(*parts, strict=True)]
+        return torch.cat(scores) if scores else torch.empty(0)
+
+    def _sums(self, traces: Iterator[Trace]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Counts (classes, 1), sums and sums of squares (classes, d), about the first row, which keeps
+        squares of far-off features from swallowing their spread."""
+        first = next(traces)
+        shift = first.layer(self.layer)[:1].double().sum(dim=0)
+        counts = torch.zeros(self.classes_, 1, dtype=torch.float64)
+        totals, squares = (torch.zeros(self.classes_, len(shift), dtype=torch.float64) for _ in range(2))
+        for trace in chain([first], traces):
+            rows = teaching(trace)
+            features, classes = trace.layer(self.layer)[rows].double() - shift, trace.predictions[rows]
+            counts.index_add_(0, classes, torch.ones(len(classes), 1, dtype=torch.float64))
+            totals.index_add_(0, classes, features)
+            squares.index_add_(0, classes, features**2)
+        return counts, totals, squares, shift
+
+    def _outside(self, rows: Tensor, classes: Tensor) -> Tensor:
+        distances = (rows - self.means_[classes]).abs_() / self.deviations_[classes]
+        if self.measure == "excess":
+            scores, worst = (distances - self.k).clamp(min=0).mean(dim=1).clamp(max=UNSEEN), UNSEEN
+        else:
+            # NaN compares false, which would pass for inside.
+            finite = torch.isfinite(distances).all(dim=1)
+            scores, worst = torch.where(finite, (distances > self.k).double().mean(dim=1), torch.nan), 1.0
+        return torch.where(self.seen_[classes], scores, worst)
+
+
+def _deviation(counts: Tensor, totals: Tensor, squares: Tensor) -> Tensor:
+    """Standard deviations from counts and sums (divided by n - 1)."""
+    variance = (squares - totals**2 / counts.clamp(min=1)) / (counts - 1).clamp(min=1)
+    return variance.clamp(min=0).sqrt()
+
+
+def _positive(spread: Tensor) -> Tensor:
+    """A neuron constant everywhere takes the average spread of the others, or 1 where there are none."""
+    moving = spread[spread > 0]
+    return torch.where(spread > 0, spread, moving.mean() if len(moving) else torch.ones_like(spread))

@@ -1,0 +1,56 @@
+"""Rule: doubt what breaks an assertion of the user's (model assertions, Kang et al. 2020)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.monitors.unsaved import _Unsaved, one_score_per_row
+from assay.trace import Trace
+
+
+class Rule(_Unsaved):
+    """s(x) = predicate(trace), one truth value (True: violated, scores 1) or number per row.
+
+    Model assertions (Kang et al. 2020), the rule-based monitors of the safety-monitor benchmark. The
+    predicate gets the whole Trace and answers per row, from that row alone. It is code, so a Rule cannot be
+    saved; InputRange and AllowedClasses can. Nothing is learned in fit, where the predicate is tried once.
+    layers: those whose features the predicate reads. needs_inputs: whether it reads `trace.inputs`.
+
+    >>> import torch
+    >>> trace = Trace(torch.tensor([[9.0, 0.0], [0.1, 0.0]]))
+    >>> hesitant = Rule(lambda trace: trace.probabilities.amax(dim=1) < 0.9, "hesitant", needs_inputs=False)
+    >>> hesitant.fit(trace).score(trace).tolist()
+    [0.0, 1.0]
+    """
+
+    instead = "a predicate is code: build it again after loading, or use InputRange or AllowedClasses"
+
+    def __init__(
+        self,
+        predicate: Callable[[Trace], Any],
+        name: str = "rule",
+        layers: Sequence[str] = (),
+        needs_inputs: bool = True,
+    ) -> None:
+        if not callable(predicate):
+            raise InputError(
+                f"expected a predicate that takes a Trace, got {type(predicate).__name__}; pass a function"
+            )
+        self.predicate = predicate
+        self.name = name
+        self._layers = (layers,) if isinstance(layers, str) else tuple(layers)
+        self.needs_inputs = needs_inputs
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return self._layers
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        self._score(next(traces))
+        for _ in traces:
+            pass
+
+    def _score(self, trace: Trace) -> Tensor:
+        return one_score_per_row(self.predicate(trace), trace, f"the predicate of rule {self.name!r}")

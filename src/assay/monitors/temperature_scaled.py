@@ -1,0 +1,77 @@
+"""TemperatureScaled: a monitor over calibrated logits (Guo et al. 2017)."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.monitors.monitor import Monitor
+from assay.monitors.sample import TraceSample
+from assay.trace import Trace
+
+COLDEST, HOTTEST = 1e-2, 1e2
+
+
+class TemperatureScaled(Monitor):
+    """s(x) = s_inner(f(x) / T), T minimising the negative log-likelihood of the labels.
+
+    On calibration of modern neural networks (Guo, Pleiss, Sun, Weinberger 2017). T lies in [0.01, 100]:
+    where every row is classified right, the likelihood alone would drive it to 0. Fit needs labels, and data
+    the network was not trained on if T shall mean anything. T and the inner monitor, which is fitted in
+    place, learn from the same at most `sample` rows, since the inner one needs the logits after scaling.
+    Monitors that run the network themselves (ODIN, dropout, ensembles) do not see the scaled logits.
+    """
+
+    def __init__(self, monitor: Monitor, sample: int | None = 20_000, seed: int = 0) -> None:
+        if not isinstance(monitor, Monitor):
+            raise InputError(f"expected a monitor to scale logits for, got {type(monitor).__name__}")
+        self.monitor = monitor
+        self.sample = sample
+        self.seed = seed
+        self.needs_inputs = monitor.needs_inputs
+
+    temperature_: float
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return self.monitor.layers
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes + self.monitor.nbytes
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        sample = TraceSample(self.sample, self.seed)
+        for trace in traces:
+            _check_labels(trace)
+            sample.add(trace)
+        kept = sample.trace()
+        self.temperature_ = _best_temperature(kept.logits.double(), kept.known_labels)
+        self.monitor.fit(self._scaled(kept))
+
+    def _score(self, trace: Trace) -> Tensor:
+        return self.monitor.score(self._scaled(trace))
+
+    def _scaled(self, trace: Trace) -> Trace:
+        return Trace(trace.logits / self.temperature_, trace.features, trace.labels, trace.inputs)
+
+
+def _check_labels(trace: Trace) -> None:
+    labels, classes = trace.known_labels, trace.logits.shape[1]
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        raise InputError(
+            f"expected labels from 0 to {classes - 1}, got {int(labels.min())} to {int(labels.max())}; "
+            "fit the temperature on known classes only"
+        )
+
+
+def _best_temperature(logits: Tensor, labels: Tensor) -> float:
+    def negative_log_likelihood(log_temperature: float) -> float:
+        return float(torch.nn.functional.cross_entropy(logits / math.exp(log_temperature), labels))
+
+    bounds = math.log(COLDEST), math.log(HOTTEST)
+    found = minimize_scalar(negative_log_likelihood, bounds=bounds, method="bounded", options={"xatol": 1e-6})
+    return math.exp(float(found.x))
