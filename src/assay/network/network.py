@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import torch
@@ -51,6 +52,35 @@ class Network:
                 f"expected layers of {type(module).__name__}, got {unknown}; "
                 f"choose from {[PENULTIMATE, *known]}"
             )
+
+    @staticmethod
+    def from_huggingface(
+        model: nn.Module,
+        tokenizer: Any,
+        layers: str | Sequence[str] = PENULTIMATE,
+        max_length: int = 128,
+        *,
+        pool: Pool | Mapping[str, Pool] | None = None,
+        batch_size: int = 32,
+    ) -> "Network":
+        """A transformers sequence classifier: texts in; `HuggingFaceNetwork` states the rules."""
+        from assay.network.huggingface import HuggingFaceNetwork
+
+        return HuggingFaceNetwork(model, tokenizer, layers, max_length, pool=pool, batch_size=batch_size)
+
+    @staticmethod
+    def from_onnx(
+        path: str | PathLike[str],
+        layers: str | Sequence[str] = PENULTIMATE,
+        *,
+        logits: str | None = None,
+        pool: Pool | Mapping[str, Pool] | None = None,
+        batch_size: int = 256,
+    ) -> "Network":
+        """An ONNX file as a black box without gradients; `OnnxNetwork` states the rules."""
+        from assay.network.onnx import OnnxNetwork
+
+        return OnnxNetwork(path, layers, logits=logits, pool=pool, batch_size=batch_size)
 
     def __call__(self, inputs: Any) -> Tensor:
         """The logits, differentiable with respect to the inputs."""

@@ -1,0 +1,198 @@
+"""ONNX files: a black box with logits and features, without gradients."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from assay.errors import InputError, MissingExtraError
+from assay.network.inputs import length
+from assay.network.network import Network
+from assay.network.onnx_graph import OnnxGraph
+from assay.network.pooling import Pool, pooled
+from assay.network.taps import PENULTIMATE
+from assay.trace import Inputs
+
+_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(int16)": np.int16,
+    "tensor(int8)": np.int8,
+    "tensor(uint8)": np.uint8,
+    "tensor(uint16)": np.uint16,
+    "tensor(bool)": np.bool_,
+}
+
+Feeds = dict[str, npt.NDArray[np.generic]]
+
+
+class OnnxNetwork(Network):
+    """A classifier in an ONNX file, run by onnxruntime on the CPU; built by `Network.from_onnx`.
+
+    `logits` names the output with the class scores; without it, the output called "logits", else the first,
+    and where that comes from a Softmax, the Softmax's input. `layers` are "penultimate" (the input of the
+    last Gemm or MatMul with weights that the logits need), or names of outputs, inner tensors or nodes.
+    Features become one row per input as in `Network`; the graph does not say what a tensor of three axes
+    is, so it is taken as a sequence unless `pool` says otherwise. A graph of fixed batch size is run in
+    pieces of that size. Whatever needs gradients raises `GradientError`.
+    """
+
+    module: "OnnxSession"
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        layers: str | Sequence[str] = PENULTIMATE,
+        *,
+        logits: str | None = None,
+        pool: Pool | Mapping[str, Pool] | None = None,
+        batch_size: int = 256,
+    ) -> None:
+        self.graph = OnnxGraph(path)
+        self.logits = self.graph.logits(logits)
+        asked = (layers,) if isinstance(layers, str) else tuple(layers)
+        self.tensors = {
+            name: self.graph.penultimate(self.logits) if name == PENULTIMATE else self.graph.tensor(name)
+            for name in asked
+        }
+        session = OnnxSession(self.graph, [self.logits, *self.tensors.values()])
+        super().__init__(session, (), pool=pool, batch_size=batch_size)
+        self.layers = asked
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the graph and its weights, by which fitted monitors know their network."""
+        return self.graph.fingerprint
+
+    def __repr__(self) -> str:
+        return f"Network.from_onnx({str(self.graph.path)!r}, layers={self.layers})"
+
+    def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+        outputs = self._run(inputs)
+        logits = outputs[self.logits]
+        rows = length(inputs)
+        if logits.ndim != 2 or logits.shape[1] < 2 or len(logits) != rows:
+            raise InputError(
+                f"{self.graph.path}: expected logits of shape ({rows}, classes) in {self.logits!r}, "
+                f"got {tuple(logits.shape)}; pass logits= with another output of {self.graph.outputs}"
+            )
+        mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+        pools = self.pool if isinstance(self.pool, Mapping) else dict.fromkeys(layers, self.pool)
+        features = {
+            name: pooled(outputs[self.tensors[name]], None, pools.get(name), mask).float() for name in layers
+        }
+        return logits.float(), features
+
+
+class OnnxSession(nn.Module):
+    """Runs the graph on tensors; the module inside an `OnnxNetwork`."""
+
+    differentiable = False
+
+    def __init__(self, graph: OnnxGraph, names: Sequence[str]) -> None:
+        super().__init__()
+        self.path = graph.path
+        self.names = list(dict.fromkeys(names))
+        self.session, self.errors = _session(graph, self.names)
+        self.takes = {entry.name: entry for entry in self.session.get_inputs()}
+        if unknown := {entry.type for entry in self.takes.values()} - set(_TYPES):
+            raise InputError(
+                f"{self.path}: expected inputs that are tensors of numbers, got {sorted(unknown)}; "
+                "export the network again without its preprocessing"
+            )
+
+    def forward(self, *tensors: Tensor, **named: Tensor) -> dict[str, Tensor]:
+        """The tensors the session was opened for, by name."""
+        feeds = self._feeds(dict(zip(self.takes, tensors, strict=False)) | named)
+        rows = len(next(iter(feeds.values())))
+        sizes = [entry.shape[0] for entry in self.takes.values() if entry.shape]
+        fixed = max(1, next((size for size in sizes if isinstance(size, int)), rows))
+        pieces = [self._run(_piece(feeds, start, fixed)) for start in range(0, max(1, rows), fixed)]
+        joined = [
+            np.concatenate(parts) if len(parts) > 1 else parts[0] for parts in zip(*pieces, strict=True)
+        ]
+        return {
+            name: torch.from_numpy(values[:rows]) for name, values in zip(self.names, joined, strict=True)
+        }
+
+    def _run(self, feeds: Feeds) -> list[npt.NDArray[Any]]:
+        try:
+            outputs = self.session.run(self.names, feeds)
+        except self.errors as error:
+            raise InputError(
+                f"{self.path}: expected inputs {self._wanted()}, got "
+                f"{ {name: values.shape for name, values in feeds.items()} } ({error}); "
+                "pass inputs as in training"
+            ) from error
+        return [np.require(values, requirements=["W"]) for values in outputs]
+
+    def _feeds(self, inputs: Mapping[str, Tensor]) -> Feeds:
+        if set(inputs) != set(self.takes):
+            raise InputError(
+                f"{self.path}: expected the inputs {sorted(self.takes)}, got {sorted(inputs)}; "
+                "pass a dict with these names"
+            )
+        feeds: Feeds = {}
+        for name, tensor in inputs.items():
+            dtype = np.dtype(_TYPES[self.takes[name].type])
+            if (dtype.kind == "f") != tensor.is_floating_point():
+                raise InputError(
+                    f"{self.path}: expected {name!r} of type {dtype}, got {tensor.dtype}; "
+                    "convert the inputs as in training"
+                )
+            feeds[name] = tensor.detach().cpu().numpy().astype(dtype, copy=False)
+        return feeds
+
+    def _wanted(self) -> dict[str, Any]:
+        return {name: tuple(entry.shape) for name, entry in self.takes.items()}
+
+
+def _piece(feeds: Feeds, start: int, size: int) -> Feeds:
+    """`size` rows from `start` on; the last row is repeated where there are fewer left."""
+    pieces = {name: values[start : start + size] for name, values in feeds.items()}
+    return {
+        name: values
+        if len(values) == size
+        else np.concatenate([values, np.repeat(values[-1:], size - len(values), axis=0)])
+        for name, values in pieces.items()
+    }
+
+
+def _session(graph: OnnxGraph, names: Sequence[str]) -> tuple[Any, tuple[type[Exception], ...]]:
+    """An open session, and the errors that it may raise: they have no parent in common but Exception."""
+    try:
+        import onnxruntime
+        from onnxruntime.capi import onnxruntime_pybind11_state as state
+    except ImportError as error:
+        raise MissingExtraError("onnxruntime", "onnx") from error
+    errors = (
+        state.Fail,
+        state.InvalidArgument,
+        state.InvalidGraph,
+        state.InvalidProtobuf,
+        state.NoSuchFile,
+        state.NotImplemented,
+        state.RuntimeException,
+    )
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what goes wrong is raised; onnxruntime need not print it as well
+    # The graph is opened from memory; this is where it finds weights kept in files of their own.
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(graph.path.parent.resolve())
+    )
+    try:
+        session = onnxruntime.InferenceSession(
+            graph.exposing(names), options, providers=["CPUExecutionProvider"]
+        )
+    except errors as error:
+        raise InputError(
+            f"{graph.path}: cannot be run by onnxruntime ({error}); export the network again"
+        ) from error
+    return session, errors

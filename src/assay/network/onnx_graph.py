@@ -1,0 +1,148 @@
+"""The graph in an ONNX file: its tensors by name, and how to make inner ones readable."""
+
+import hashlib
+from collections.abc import Iterable
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from assay.errors import InputError, MissingExtraError
+from assay.network.taps import PENULTIMATE
+
+_LINEAR = ("Gemm", "MatMul")
+
+
+class OnnxGraph:
+    """What `onnx` says about a file; weights kept in files of their own are not loaded for it."""
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = Path(path)
+        self.model = _loaded(self.path)
+        self.nodes = list(self.model.graph.node)  # in the order in which they run
+        self.outputs = [output.name for output in self.model.graph.output]
+        self.producers = {name: place for place, node in enumerate(self.nodes) for name in node.output}
+        self.named = {node.name: node.output[0] for node in self.nodes if node.name and node.output}
+        if not self.outputs:
+            raise InputError(
+                f"{self.path}: expected a graph with outputs, got none; export the network again"
+            )
+
+    def logits(self, asked: str | None) -> str:
+        """The tensor of class scores: the output asked for, else "logits", else the first output.
+
+        Where nothing was asked for and that output comes from a Softmax, the Softmax's input: logits and
+        not probabilities are what monitors expect.
+        """
+        if asked is not None:
+            return self.tensor(asked)
+        name = "logits" if "logits" in self.outputs else self.outputs[0]
+        producer = self.nodes[self.producers[name]] if name in self.producers else None
+        return str(producer.input[0]) if producer is not None and producer.op_type == "Softmax" else name
+
+    def tensor(self, layer: str) -> str:
+        """The tensor of a name: an output, an inner tensor, or the first output of a node."""
+        name = layer if layer in self.outputs or layer in self.producers else self.named.get(layer)
+        if name is None:
+            raise InputError(
+                f"{self.path}: expected a layer of the graph, got {layer!r}; choose "
+                f"{PENULTIMATE!r}, or a tensor from {_shortened([*self.outputs, *self.producers])}"
+            )
+        return name
+
+    def penultimate(self, logits: str) -> str:
+        """The input of the last Gemm or MatMul with constant weights among those that the logits need.
+
+        Products of two activations, as in attention, are not layers and do not count.
+        """
+        layers = [place for place in self._needed_by(logits) if self._is_layer(self.nodes[place])]
+        if not layers:
+            raise InputError(
+                f"{self.path}: expected a Gemm or MatMul with weights before {logits!r}, found none; "
+                f"choose layers from {_shortened([*self.outputs, *self.producers])}"
+            )
+        last = self.nodes[max(layers)]
+        return next(str(name) for name in last.input[:2] if name not in self._constants)
+
+    def exposing(self, names: Iterable[str]) -> bytes:
+        """The file's graph with these tensors as outputs."""
+        import onnx
+
+        model = onnx.ModelProto()
+        model.CopyFrom(self.model)
+        for name in names:
+            if name not in (output.name for output in model.graph.output):
+                model.graph.output.append(onnx.ValueInfoProto(name=name))
+        content: bytes = model.SerializeToString()
+        return content
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the graph and of the files that hold its weights."""
+        digest = hashlib.blake2b(self.model.SerializeToString(deterministic=True), digest_size=16)
+        for file in self._weight_files:
+            with file.open("rb") as stream:
+                for block in iter(lambda: stream.read(1 << 20), b""):
+                    digest.update(block)
+        return digest.hexdigest()
+
+    @property
+    def _weight_files(self) -> list[Path]:
+        places = {
+            entry.value
+            for tensor in self.model.graph.initializer
+            for entry in tensor.external_data
+            if entry.key == "location"
+        }
+        files = [self.path.parent / place for place in sorted(places)]
+        for file in files:
+            if not file.resolve().is_relative_to(self.path.parent.resolve()) or not file.is_file():
+                raise InputError(
+                    f"{self.path}: expected its weights beside it in {file.name}, found no such file; "
+                    "move the files together"
+                )
+        return files
+
+    @cached_property
+    def _constants(self) -> set[str]:
+        """Weights, and what is made of weights alone (a transposed or dequantised weight)."""
+        constants = {tensor.name for tensor in self.model.graph.initializer} | {""}
+        for node in self.nodes:
+            if all(name in constants for name in node.input):
+                constants.update(node.output)
+        return constants
+
+    def _is_layer(self, node: Any) -> bool:
+        return node.op_type in _LINEAR and sum(name in self._constants for name in node.input[:2]) == 1
+
+    def _needed_by(self, name: str) -> set[int]:
+        """The places of all nodes that a tensor depends on."""
+        found: set[int] = set()
+        waiting = [name]
+        while waiting:
+            place = self.producers.get(waiting.pop())
+            if place is not None and place not in found:
+                found.add(place)
+                waiting.extend(self.nodes[place].input)
+        return found
+
+
+def _loaded(path: Path) -> Any:
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise MissingExtraError("onnx", "onnx") from error
+    if not path.is_file():
+        raise InputError(f"{path}: expected an ONNX file, found none; check the path")
+    try:
+        return onnx.load(str(path), load_external_data=False)
+    except (DecodeError, OSError, ValueError) as error:
+        raise InputError(
+            f"{path}: cannot be read as ONNX ({error}); the file is damaged, export the network again"
+        ) from error
+
+
+def _shortened(names: list[str], limit: int = 20) -> list[str]:
+    unique = list(dict.fromkeys(names))
+    return unique if len(unique) <= limit else [*unique[: limit // 2], "...", *unique[-limit // 2 :]]
