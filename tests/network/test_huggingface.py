@@ -186,8 +186,10 @@ def test_kept_inputs_are_embeddings_that_give_the_same_logits_again(model, token
 
 def test_calls_are_differentiable_down_to_the_embeddings(model, tokenizer):
     network = assay.Network.from_huggingface(model, tokenizer)
-    network(TEXTS).sum().backward()
-    assert model.get_input_embeddings().weight.grad.abs().sum() > 0
+    inputs = network.embed(network.encode(TEXTS))
+    inputs["inputs_embeds"].requires_grad_()
+    network(inputs).sum().backward()
+    assert inputs["inputs_embeds"].grad.abs().sum() > 0
 
 
 @pytest.fixture

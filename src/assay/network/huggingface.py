@@ -85,11 +85,11 @@ class HuggingFaceNetwork(Network):
         return self._tokenised(list(data))
 
     def embed(self, inputs: Inputs) -> Inputs:
-        """Inputs with the embeddings of their tokens, where they have none yet."""
+        """Inputs with the embeddings of their tokens, where they have none yet; no graph leads to the weights."""
         if isinstance(inputs, Tensor) or _EMBEDDINGS in inputs:
             return inputs
         layer = self.module.get_input_embeddings()  # type: ignore[operator]
-        return {**inputs, _EMBEDDINGS: layer(inputs[_TOKENS].to(layer.weight.device))}
+        return {**inputs, _EMBEDDINGS: layer(inputs[_TOKENS].to(layer.weight.device)).detach()}
 
     def _tokens(self, inputs: Inputs) -> Inputs:
         """Tokens or embeddings that were given, with a mask."""
