@@ -165,7 +165,7 @@ def test_a_graph_of_fixed_batch_size_is_run_in_pieces(images, path, size):
 
 
 class Attention(nn.Module):
-    """Products of activations before and between the layers; two inputs."""
+    """Products of activations between the layers and after the last; two inputs."""
 
     def __init__(self):
         super().__init__()
@@ -174,8 +174,8 @@ class Attention(nn.Module):
 
     def forward(self, tokens, attention_mask):
         scores = self.query(tokens) @ tokens.transpose(1, 2)
-        mixed = torch.softmax(scores + (1 - attention_mask[:, None]) * -1e9, 2) @ tokens
-        return self.head(mixed)[:, 0]
+        weights = torch.softmax(scores + (1 - attention_mask[:, None]) * -1e9, 2)
+        return (weights @ torch.tanh(self.head(tokens)))[:, 0]
 
 
 def test_several_inputs_go_by_name_and_sequences_take_a_token(path):

@@ -85,7 +85,7 @@ class HuggingFaceNetwork(Network):
         return self._tokenised(list(data))
 
     def embed(self, inputs: Inputs) -> Inputs:
-        """Inputs with the embeddings of their tokens, where they have none yet; no graph leads to the weights."""
+        """Inputs with the embeddings of their tokens, where they have none yet; no graph to the weights."""
         if isinstance(inputs, Tensor) or _EMBEDDINGS in inputs:
             return inputs
         layer = self.module.get_input_embeddings()  # type: ignore[operator]
