@@ -11,6 +11,7 @@ from assay.monitors.input_range import InputRange
 from assay.monitors.max_softmax import MaxSoftmax
 from assay.monitors.monitor import Monitor
 from assay.monitors.monte_carlo_dropout import MonteCarloDropout
+from assay.monitors.reconstruction import Reconstruction
 from assay.monitors.rule import Rule
 from assay.monitors.temperature_scaled import TemperatureScaled
 
@@ -26,6 +27,7 @@ __all__ = [
     "MaxSoftmax",
     "Monitor",
     "MonteCarloDropout",
+    "Reconstruction",
     "Rule",
     "Standardized",
     "TemperatureScaled",
