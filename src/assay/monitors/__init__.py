@@ -22,6 +22,7 @@ from assay.monitors.nnguide import NNGuide
 from assay.monitors.odin import ODIN
 from assay.monitors.react import ReAct
 from assay.monitors.relative_mahalanobis import RelativeMahalanobis
+from assay.monitors.reconstruction import Reconstruction
 from assay.monitors.rule import Rule
 from assay.monitors.she import SHE
 from assay.monitors.temperature_scaled import TemperatureScaled
@@ -51,6 +52,7 @@ __all__ = [
     "NNGuide",
     "ReAct",
     "RelativeMahalanobis",
+    "Reconstruction",
     "Rule",
     "Standardized",
     "TemperatureScaled",

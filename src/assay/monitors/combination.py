@@ -12,7 +12,7 @@ from assay.errors import AssayError, InputError
 from assay.monitors.monitor import Monitor
 from assay.monitors.reservoir import Reservoir
 from assay.monitors.sample import TraceSample
-from assay.monitors.stream import fit_together
+from assay.monitors.joint_fit import fit_together
 from assay.trace import Trace
 
 COMBINE = ("fisher", "mean")

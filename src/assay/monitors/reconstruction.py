@@ -1,0 +1,198 @@
+"""Reconstruction: doubt inputs that a network trained on normal ones cannot redraw (Sabokrou et al. 2018)."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from assay.errors import InputError
+from assay.monitors.alocc import OPTIMIZERS, Training, Weights, realness, reconstructed, trained
+from assay.monitors.class_rows import UNSEEN
+from assay.monitors.monitor import Monitor
+from assay.monitors.reservoir import Reservoir
+from assay.trace import Trace
+
+ALL = -1
+"""The key of the one network for all classes."""
+
+BLOCK = 512
+"""Rows scored at a time, which bounds memory."""
+
+MEASURES = ("error", "discriminator")
+
+
+class Reconstruction(Monitor):
+    """s(x) = mean_i (x_i - R(x)_i)^2, R a reconstructor trained against a discriminator D.
+
+    Adversarially learned one-class classifier, ALOCC (Sabokrou, Khalooei, Fathy, Adeli 2018), as the
+    safety-monitor benchmark uses it: by the reconstruction error. measure="discriminator" is the original's
+    own score, here -log D(R(x)). per_class=True trains a pair for every class and asks that of the predicted
+    one. Fit goes by labels where they are known, else by predictions.
+
+    The benchmark's threshold, the average training error per class, is `paper_thresholds_` (classes,): give
+    it to Guard as the threshold. About half of all good inputs lie above an average; Guard.calibrate
+    holds a false-alarm rate instead.
+
+    Inputs (N, C, H, W) or (N, H, W) of any size from 4 x 4 go through convolutions, all others as vectors.
+    They are standardised per channel or column, so errors are in variances of the training data; a constant
+    column keeps its unit. Networks are smaller than the original's. Each trains on at most `sample` rows for
+    `epochs` passes, from the seed alone. Reads `trace.inputs` in fit and score;
+    scoring costs a pass through R. With per_class, a class never seen scores UNSEEN, the largest.
+    """
+
+    needs_inputs = True
+
+    def __init__(
+        self,
+        per_class: bool = False,
+        measure: str = "error",
+        epochs: int = 20,
+        batch_size: int = 64,
+        optimizer: str = "adam",
+        learning_rate: float = 1e-3,
+        noise: float = 0.2,
+        reconstruction_weight: float = 0.4,
+        sample: int | None = 10_000,
+        seed: int = 0,
+    ) -> None:
+        if measure not in MEASURES:
+            raise InputError(f"expected measure to be one of {list(MEASURES)}, got {measure!r}")
+        if optimizer not in OPTIMIZERS:
+            raise InputError(f"expected optimizer to be one of {list(OPTIMIZERS)}, got {optimizer!r}")
+        if epochs < 1 or batch_size < 1 or not learning_rate > 0:
+            raise InputError(
+                "expected at least 1 epoch, a batch_size of at least 1 and a positive learning_rate, "
+                f"got {epochs}, {batch_size} and {learning_rate}"
+            )
+        self.per_class = per_class
+        self.measure = measure
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.noise = noise
+        self.reconstruction_weight = reconstruction_weight
+        self.sample = sample
+        self.seed = seed
+
+    shape_: tuple[int, ...]
+    shift_: Tensor
+    scale_: Tensor
+    reconstructors_: dict[int, Weights]
+    discriminators_: dict[int, Weights]
+    paper_thresholds_: Tensor
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        inputs, classes = self._sampled(traces)
+        self._keep_scale(torch.cat(list(inputs.values())))
+        self.reconstructors_, self.discriminators_ = {}, {}
+        for key, rows in inputs.items():
+            reconstructor, discriminator = trained(self._standard(rows), self._training())
+            self.reconstructors_[key] = reconstructor
+            if self.measure == "discriminator":
+                self.discriminators_[key] = discriminator
+        scores = torch.cat([self._doubt(key, rows) for key, rows in inputs.items()])
+        self.paper_thresholds_ = _averages(scores, torch.cat(list(classes.values())), self.classes_)
+
+    def _score(self, trace: Trace) -> Tensor:
+        inputs = self._images(trace)
+        if tuple(inputs.shape[1:]) != self.shape_:
+            raise InputError(
+                f"expected inputs of shape {self.shape_} as in fit, got {tuple(inputs.shape[1:])}; "
+                "resize them"
+            )
+        if not self.per_class:
+            return self._doubt(ALL, inputs)
+        scores = torch.full((len(trace),), UNSEEN, dtype=torch.float64)
+        for label in torch.unique(trace.predictions).tolist():
+            if label in self.reconstructors_:
+                rows = trace.predictions == label
+                scores[rows] = self._doubt(label, inputs[rows])
+        return scores
+
+    def _sampled(self, traces: Iterator[Trace]) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+        """Inputs and classes of the rows each network learns from."""
+        inputs: dict[int, Reservoir] = {}
+        classes: dict[int, Reservoir] = {}
+        for trace in traces:
+            values, labels = self._checked_inputs(trace), _known_classes(trace)
+            keys = labels if self.per_class else torch.full_like(labels, ALL)
+            for key in torch.unique(keys).tolist():
+                inputs.setdefault(key, Reservoir(self.sample, self.seed)).add(values[keys == key])
+                classes.setdefault(key, Reservoir(self.sample, self.seed)).add(labels[keys == key])
+        keys_seen = sorted(inputs)
+        return {key: inputs[key].rows() for key in keys_seen}, {key: classes[key].rows() for key in keys_seen}
+
+    def _checked_inputs(self, trace: Trace) -> Tensor:
+        values = self._images(trace)
+        if not hasattr(self, "shape_"):
+            self.shape_ = tuple(values.shape[1:])
+        if tuple(values.shape[1:]) != self.shape_ or not torch.isfinite(values).all():
+            raise InputError(
+                f"expected finite inputs of one shape, {self.shape_}, to fit Reconstruction on, got "
+                f"{tuple(values.shape[1:])} or values that are not finite; resize or remove those rows first"
+            )
+        return values
+
+    @staticmethod
+    def _images(trace: Trace) -> Tensor:
+        """Images (N, C, H, W) where they are that, else vectors (N, d)."""
+        inputs = trace.known_inputs
+        if not isinstance(inputs, Tensor):
+            raise InputError(
+                f"expected inputs in one tensor to reconstruct, got {sorted(inputs)}; use another monitor"
+            )
+        images = inputs[:, None] if inputs.ndim == 3 else inputs
+        return (images if images.ndim == 4 and min(images.shape[2:]) >= 4 else inputs.flatten(1)).float()
+
+    def _training(self) -> Training:
+        return Training(
+            self.epochs,
+            self.batch_size,
+            self.optimizer,
+            self.learning_rate,
+            self.noise,
+            self.reconstruction_weight,
+            self.seed,
+        )
+
+    def _keep_scale(self, inputs: Tensor) -> None:
+        across = [dimension for dimension in range(inputs.ndim) if dimension != 1]
+        values = inputs.double()
+        self.shift_ = values.mean(dim=across, keepdim=True)[0].float()
+        spread = values.std(dim=across, keepdim=True, correction=0)[0]
+        self.scale_ = torch.where(spread > 1e-6 * values.abs().amax(), spread, 1.0).float()
+
+    def _standard(self, inputs: Tensor) -> Tensor:
+        return (inputs - self.shift_) / self.scale_
+
+    def _doubt(self, key: int, inputs: Tensor) -> Tensor:
+        """The scores of inputs by one network."""
+        scores = [torch.empty(0, dtype=torch.float64)]
+        with torch.no_grad():
+            for rows in torch.split(self._standard(inputs), BLOCK):
+                made = reconstructed(self.reconstructors_[key], rows)
+                if self.measure == "discriminator":
+                    scores.append(F.softplus(-realness(self.discriminators_[key], made).double()))
+                else:
+                    scores.append((made - rows).double().square().flatten(1).mean(dim=1))
+        return torch.cat(scores)
+
+
+def _known_classes(trace: Trace) -> Tensor:
+    if trace.labels is None:
+        return trace.predictions
+    if len(trace) and not 0 <= int(trace.labels.min()) <= int(trace.labels.max()) < trace.logits.shape[1]:
+        raise InputError(
+            f"expected labels from 0 to {trace.logits.shape[1] - 1}, got {int(trace.labels.min())} to "
+            f"{int(trace.labels.max())}; fit the reconstruction on known classes only"
+        )
+    return trace.labels
+
+
+def _averages(scores: Tensor, classes: Tensor, count: int) -> Tensor:
+    """The mean score of each class; a class without rows takes that of all."""
+    rows = torch.bincount(classes, minlength=count)
+    totals = torch.zeros(count, dtype=torch.float64).index_add_(0, classes, scores)
+    return torch.where(rows > 0, totals / rows.clamp(min=1), scores.mean())
