@@ -1,0 +1,128 @@
+"""Estimate: log density per reported bin with its block-bootstrap error, from a Record."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from assay.omniinput.blocks import burned_in, presence_floor
+from assay.omniinput.record import Record
+from assay.omniinput.reweighting import reweighted, summed_by
+
+Array = NDArray[np.float64]
+
+LEAST_BLOCKS = 8
+REPLICATES = 100
+
+Solver = Callable[[Array, Array, float, Array | None], tuple[Array, Array]]
+"""(fine outputs, fine counts, steps, start) to (log counts up to a constant, a start for the next solve)."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Log density of each reported bin (NaN where never visited), and all that was needed to get there.
+
+    `replicates` are bootstrap copies of the log density, `by_ensemble` the log density from each ensemble
+    alone, `dropped` the number of leading blocks of `blocks` left out as burn-in, `inflation` what the
+    disagreement of the ensembles multiplied the bootstrap errors by.
+    """
+
+    log_density: Array
+    error: Array
+    replicates: Array
+    by_ensemble: Array
+    solution: Array
+    blocks: int
+    dropped: int
+    steps: float
+    inflation: float = 1.0
+
+
+def tempered_solver(betas: Array) -> Solver:
+    """WHAM over the rungs of a ladder, every one of which gives `steps` samples."""
+
+    def solve(outputs: Array, counts: Array, steps: float, start: Array | None) -> tuple[Array, Array]:
+        result = reweighted(outputs, counts, betas, np.full(len(betas), steps), start)
+        return result.log_counts, result.free_energies
+
+    return solve
+
+
+def estimate(record: Record, solve: Solver, seed: int) -> Estimate:
+    """Solve once for all blocks after burn-in, once per ensemble, and once per bootstrap replicate.
+
+    Blocks of time are drawn with replacement, of each ensemble apart, so that whatever is correlated inside
+    a block is counted once (block bootstrap; counting errors were off by a factor of 34).
+    """
+    blocks = record.blocks.whole()
+    series = (blocks["rungs"] / blocks["steps"][:, None, None]).reshape(len(blocks["steps"]), -1)
+    dropped = burned_in(series)
+    counts, sums, steps = (blocks[name][dropped:] for name in ("counts", "sums", "steps"))
+    total = counts.sum(axis=(0, 1))
+    outputs = np.divide(sums.sum(axis=(0, 1)), total, out=np.zeros_like(total), where=total > 0)
+    owner, bins = record.owner, len(record.edges) - 1
+
+    def density(fine: Array, length: float, start: Array | None) -> tuple[Array, Array]:
+        log_counts, solution = solve(outputs, fine, length, start)
+        return summed_by(owner, log_counts - logsumexp(log_counts), bins), solution
+
+    ensembles = record.ensembles
+    whole, solution = density(total, steps.sum() * ensembles, None)
+    alone = [density(counts[:, e].sum(axis=0), steps.sum(), solution)[0] for e in range(ensembles)]
+    replicates = []
+    generator = np.random.default_rng(seed)
+    shares = np.full(len(steps), 1 / len(steps))
+    for _ in range(REPLICATES if len(steps) >= LEAST_BLOCKS else 0):
+        drawn = generator.multinomial(len(steps), shares, size=ensembles).astype(np.float64)
+        resampled = np.einsum("eb,bef->f", drawn, counts)
+        replicates.append(density(resampled, float((drawn @ steps).sum()), solution)[0])
+    present = np.stack(
+        [_visited(counts[b, e], owner, bins) for b in range(len(steps)) for e in range(ensembles)]
+    )
+    copies = np.array(replicates).reshape(-1, bins)
+    apart = np.array([np.where(np.isfinite(one), one, np.nan) for one in alone])
+    error = bootstrap_error(copies, present, len(steps))
+    scale = inflation(apart, error)
+    return Estimate(
+        np.where(np.isfinite(whole), whole, np.nan),
+        error * scale,
+        whole + scale * (copies - whole) if np.isfinite(scale) else copies,
+        apart,
+        solution,
+        len(blocks["steps"]),
+        dropped,
+        float(steps.sum()) * ensembles,
+        scale,
+    )
+
+
+def inflation(by_ensemble: Array, error: Array) -> float:
+    """By how much errors must grow for independent ensembles to differ as they do (Birge ratio).
+
+    Blocks shorter than the time a walker needs to cross the ladder are not independent, and their bootstrap
+    sees too little; ensembles that never met are the only witness of that.
+    """
+    if len(by_ensemble) < 2:
+        return 1.0
+    ratios = by_ensemble.var(axis=0, ddof=1) / (len(by_ensemble) * np.maximum(error, 1e-6) ** 2)
+    known = ratios[np.isfinite(ratios)]
+    return max(1.0, float(np.sqrt(known.mean()))) if len(known) else 1.0
+
+
+def bootstrap_error(replicates: Array, present: NDArray[np.bool_], blocks: int) -> Array:
+    """The spread of the replicates, at least what the share of blocks that saw the bin allows to know."""
+    floor = presence_floor(present)
+    if len(replicates) == 0:
+        return np.where(np.isfinite(floor), np.inf, np.nan)
+    finite = np.where(np.isfinite(replicates), replicates, np.nan)
+    seen = np.isfinite(finite).sum(axis=0) >= 2
+    spread = np.full(replicates.shape[1], np.inf)
+    spread[seen] = np.nanstd(finite[:, seen], axis=0, ddof=1) * np.sqrt(blocks / max(blocks - 1, 1))
+    return np.asarray(np.where(np.isfinite(floor), np.fmax(spread, floor), np.nan))
+
+
+def _visited(counts: Array, owner: NDArray[np.int64], bins: int) -> NDArray[np.bool_]:
+    inside = (owner >= 0) & (counts > 0)
+    return np.bincount(owner[inside], minlength=bins) > 0

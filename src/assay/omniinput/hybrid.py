@@ -1,0 +1,77 @@
+"""ImportanceThenTempering: for a causal language model, tempering where importance sampling is weak."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.omniinput.convergence import LEAST_IMPORTANCE_EFFECTIVE
+from assay.omniinput.importance import Importance
+from assay.omniinput.kernels.chain import Kernel
+from assay.omniinput.kernels.suffix import LanguageProblem
+from assay.omniinput.plan import Budget, Plan
+from assay.omniinput.tempering import Tempering
+
+FIRST_SHARE = 0.4  # of the budget, before the effective sample size of every bin is looked at
+
+
+@dataclass
+class ImportanceThenTempering:
+    """If every bin has enough effective samples after two fifths of the budget, importance sampling goes on.
+
+    Otherwise the rest goes to tempering with suffix proposals, whose samples are correlated but reach bins
+    that ancestral samples hardly ever hit.
+    """
+
+    problem: LanguageProblem
+    kernels: list[Kernel]
+    plan: Plan
+    budget: Budget
+    generator: torch.Generator
+    importance: Importance = field(init=False)
+    tempering: Tempering | None = None
+
+    def __post_init__(self) -> None:
+        self.importance = Importance(self.problem, self.plan, self.budget, self.generator, share=FIRST_SHARE)
+
+    def begin(self) -> None:
+        self.importance.begin()
+
+    @property
+    def finished(self) -> bool:
+        if self.tempering is not None:
+            return self.tempering.finished
+        return self.importance.finished and self.importance.share == 1.0
+
+    def advance(self) -> None:
+        if self.tempering is not None:
+            self.tempering.advance()
+        elif not self.importance.finished:
+            self.importance.advance()
+        elif self._weak():
+            self.tempering = self._tempering()
+            self.tempering.begin()
+        else:
+            self.importance.share = 1.0
+
+    def _weak(self) -> bool:
+        if self.importance.piloting:
+            return False
+        return bool(np.any(self.importance.effective() < LEAST_IMPORTANCE_EFFECTIVE))
+
+    def _tempering(self) -> Tempering:
+        """Tempering that adapts its ladder in a share of what is left."""
+        run = Tempering(self.problem, self.kernels, self.plan, self.budget, self.generator)
+        run.spent_before = self.budget.fraction(self.problem.evaluations)
+        return run
+
+    def snapshot(self) -> dict[str, Any]:
+        tempering = None if self.tempering is None else self.tempering.snapshot()
+        return {"importance": self.importance.snapshot(), "tempering": tempering}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        self.importance.restore(snapshot["importance"])
+        if snapshot["tempering"] is not None:
+            self.tempering = self._tempering()
+            self.tempering.restore(snapshot["tempering"])

@@ -1,0 +1,238 @@
+"""Multiple importance sampling from token-tempered ancestral samples of a causal language model.
+
+Sequences are drawn token by token from q_beta(x) = prod_t p(x_t | x_<t)^beta / S_t(beta) at several beta and
+weighted by the balance heuristic (Veach and Guibas 1995), w = 1 / (N sum_j a_j q_beta_j(x)). One forward
+gives q at every beta, samples are independent, and sums of w count inputs absolutely. The last token is
+summed over instead of drawn (Rao-Blackwell): all its values are histogrammed with the weight of the first
+length - 1 tokens. The paper samples with tempering alone; on its kind of problem this needs far fewer
+evaluations.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from assay.omniinput.blocks import TimeBlocks
+from assay.omniinput.estimate import LEAST_BLOCKS, REPLICATES, Estimate, bootstrap_error
+from assay.omniinput.kernels.suffix import LanguageProblem
+from assay.omniinput.language import drawn_tokens, log_normalisers
+from assay.omniinput.plan import Budget, Plan
+from assay.omniinput.record import bin_index
+from assay.omniinput.reservoir import Reservoir, keys_of
+
+Array = NDArray[np.float64]
+
+PILOT_BETAS = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
+PROPOSALS = 8
+PILOT_SHARE = 0.1
+BATCH = 256
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A batch of prefixes of length - 1 tokens, and the conditional of their last token."""
+
+    prefixes: torch.Tensor
+    outputs: Array  # negative log-likelihood of the prefix
+    log_weights: Array  # of the prefix, divided by the number of inputs
+    last: torch.Tensor  # (rows, values) log-probabilities of the last token
+
+
+@dataclass
+class Importance:
+    """A run that can stop and go on at any batch: a pilot chooses the betas, then each gets an equal share.
+
+    What is kept are, per time block and bin, log sums of weights and of their squares, so the memory does not
+    grow with the samples. A batch costs length x values x proposals beside the model.
+    """
+
+    problem: LanguageProblem
+    plan: Plan
+    budget: Budget
+    generator: torch.Generator
+    share: float = 1.0
+    proposals: Array = field(default_factory=lambda: np.array(PILOT_BETAS))
+    edges: Array | None = None
+    pilot_sums: Array = field(default_factory=lambda: np.zeros((3, len(PILOT_BETAS))))
+    blocks: TimeBlocks = field(default_factory=lambda: TimeBlocks({}, in_logs=True))
+    reservoir: Reservoir | None = None
+    draws: int = 0
+    piloting: bool = True
+
+    def begin(self) -> None:
+        """Nothing is drawn before the first batch."""
+
+    @property
+    def rows(self) -> int:
+        """Per batch: the same number at every beta, so that the shares a_j are exact."""
+        total = BATCH
+        if self.budget.evaluations is not None:
+            total = min(BATCH, max(1, int(self.budget.evaluations * self.share) // 60))
+        each = max(1, total // len(self.proposals))
+        return each * len(self.proposals)
+
+    @property
+    def finished(self) -> bool:
+        spent = self.budget.fraction(self.problem.evaluations) >= self.share
+        return spent or not self.budget.allows(self.problem.evaluations + self.rows)
+
+    def advance(self) -> None:
+        """One batch; at the end of the pilot, the choice of the betas that cover the bins."""
+        draw = self._draw()
+        if self.piloting:
+            outputs = draw.outputs.reshape(len(self.proposals), -1)
+            counts = np.full(len(self.proposals), float(outputs.shape[1]))
+            self.pilot_sums += np.stack([counts, outputs.sum(axis=1), (outputs**2).sum(axis=1)])
+            if self.budget.fraction(self.problem.evaluations) >= self.share * PILOT_SHARE:
+                self._choose()
+            return
+        self._add(draw)
+
+    def _draw(self) -> Draw:
+        """Prefixes at the row's beta, with their mixture weight over all betas (in units of the space)."""
+        betas = torch.from_numpy(self.proposals)
+        rows = self.rows
+        row_betas = betas.repeat_interleave(rows // len(betas))
+        lm = self.problem.lm
+        tokens = torch.empty(rows, 0, dtype=torch.int64)
+        taken = torch.zeros(rows, dtype=torch.float64)
+        log_q = torch.zeros(rows, len(betas), dtype=torch.float64)
+        with self.problem.timed(rows):
+            log_probs, cache = lm.begin(rows)
+        for _ in range(lm.length - 1):
+            token = drawn_tokens(log_probs, row_betas, self.generator)
+            chosen = log_probs.gather(1, token)[:, 0].double()
+            log_q += chosen[:, None] * betas - log_normalisers(log_probs, betas)
+            taken += chosen
+            tokens = torch.cat([tokens, token], dim=1)
+            with self.problem.timed(0):
+                following, cache = lm.feed(token, cache)
+            log_probs = following[:, 0]
+        mixture = torch.logsumexp(log_q, dim=1) - np.log(len(betas))
+        log_weights = -mixture.numpy() - lm.space.log_size
+        return Draw(tokens, -taken.numpy(), log_weights, log_probs)
+
+    def _choose(self) -> None:
+        """Betas whose mean outputs are spread evenly over the asked range; zero is one of them."""
+        betas = np.array(PILOT_BETAS)
+        count, total, squares = self.pilot_sums
+        last = total / count / (self.problem.lm.length - 1)
+        means = np.minimum.accumulate(total / count + last)
+        deviation = float(np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0.0)).max())
+        if self.plan.edges is None:
+            self.edges = np.linspace(
+                means[betas == 2.0][0], means[betas == 0.0][0] + 2 * deviation, self.plan.bins + 1
+            )
+        else:
+            self.edges = self.plan.edges
+        low, high = (self.edges[0] + self.edges[1]) / 2, (self.edges[-2] + self.edges[-1]) / 2
+        wanted = np.linspace(
+            np.clip(high, means[-1], means[0]), np.clip(low, means[-1], means[0]), PROPOSALS - 1
+        )
+        chosen = np.interp(-wanted, -means, betas)
+        self.proposals = np.unique(np.concatenate([[0.0], chosen]).round(4))
+        self.reservoir = Reservoir.empty(len(self.edges) - 1, self.plan.keep, self.problem.lm.length)
+        self.piloting = False
+
+    def _add(self, draw: Draw) -> None:
+        """Histogram all last tokens; offer every completed sequence as a representative input."""
+        assert self.edges is not None
+        assert self.reservoir is not None
+        rows, values = draw.last.shape
+        bins = len(self.edges) - 1
+        outputs = draw.outputs[:, None] - draw.last.double().numpy()
+        index = bin_index(outputs.ravel(), self.edges)
+        place = np.repeat(np.arange(rows), values) * bins + index
+        counts = np.bincount(place[index >= 0], minlength=rows * bins).reshape(rows, bins)
+        with np.errstate(divide="ignore"):
+            contributions = draw.log_weights[:, None] + np.log(counts)
+        self.blocks.add(
+            {
+                "bins": logsumexp(contributions, axis=0),
+                "squares": logsumexp(2 * contributions, axis=0),
+                "inputs": np.asarray(logsumexp(draw.log_weights) + np.log(values)),
+                "likelihood": np.asarray(logsumexp(draw.log_weights - draw.outputs)),
+                "rows": np.asarray(np.log(rows)),
+            }
+        )
+        self.draws += rows
+        self._offer(draw, outputs, index)
+
+    def _offer(self, draw: Draw, outputs: Array, index: NDArray[np.int64]) -> None:
+        assert self.reservoir is not None
+        values = draw.last.shape[1]
+        log_weights = np.repeat(draw.log_weights, values)
+        keys = keys_of(log_weights, self.generator)
+        admitted = np.flatnonzero(self.reservoir.admits(index, keys))
+        prefixes = draw.prefixes[torch.from_numpy(admitted // values)]
+        sites = torch.cat([prefixes, torch.from_numpy(admitted % values)[:, None]], dim=1)
+        flat = outputs.ravel()[admitted]
+        self.reservoir.offer(sites, flat, log_weights[admitted], keys[admitted], index[admitted])
+
+    def estimate(self) -> Estimate:
+        """Log density with its error over blocks of draws; odd and even blocks are the two ensembles."""
+        blocks = self.blocks.whole()
+        logs, rows = blocks["bins"], blocks["rows"]
+
+        def density(log_times: Array) -> Array:
+            return np.asarray(logsumexp(logs + log_times[:, None], axis=0) - logsumexp(rows + log_times))
+
+        count = len(rows)
+        every = np.zeros(count)
+        with np.errstate(divide="ignore"):
+            alone = [density(np.log(np.arange(count) % 2 == half)) for half in (0, 1)] if count > 1 else []
+            generator = np.random.default_rng(self.plan.seed)
+            drawn = generator.multinomial(count, np.full(count, 1 / count), size=REPLICATES)
+            enough = REPLICATES if count >= LEAST_BLOCKS else 0
+            replicates = np.array([density(np.log(times)) for times in drawn[:enough]]).reshape(
+                -1, logs.shape[1]
+            )
+        whole = density(every)
+        return Estimate(
+            np.where(np.isfinite(whole), whole, np.nan),
+            bootstrap_error(replicates, np.isfinite(logs), count),
+            replicates,
+            np.array([np.where(np.isfinite(one), one, np.nan) for one in alone]).reshape(-1, len(whole)),
+            self.proposals,
+            count,
+            0,
+            float(self.draws),
+        )
+
+    def effective(self) -> Array:
+        """Effective sample size of every bin, (sum w)^2 / sum w^2 over independent prefixes."""
+        blocks = self.blocks.whole()
+        with np.errstate(invalid="ignore"):
+            logs = 2 * logsumexp(blocks["bins"], axis=0) - logsumexp(blocks["squares"], axis=0)
+        return np.asarray(np.where(np.isnan(logs), 0.0, np.exp(logs)))
+
+    def anchors(self) -> tuple[float, float]:
+        """How far, in nats, ln sum w is from the number of inputs and ln sum w e^-z from its known value."""
+        blocks = self.blocks.whole()
+        rows = logsumexp(blocks["rows"])
+        lm = self.problem.lm
+        likelihood = logsumexp(blocks["likelihood"]) - rows + lm.space.log_size
+        known = np.log(lm.values) if lm.start is None else 0.0
+        return float(logsumexp(blocks["inputs"]) - rows), float(likelihood - known)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything the next batch depends on."""
+        names = ("proposals", "edges", "pilot_sums", "blocks", "reservoir", "draws", "piloting", "share")
+        return {name: getattr(self, name) for name in names} | {
+            "generator": self.generator.get_state(),
+            "evaluations": self.problem.evaluations,
+            "model_seconds": self.problem.seconds,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Take up a snapshot; the next batch is the one the other run would have drawn."""
+        taken = dict(snapshot)
+        self.generator.set_state(taken.pop("generator"))
+        self.problem.evaluations = taken.pop("evaluations")
+        self.problem.seconds = taken.pop("model_seconds")
+        for name, value in taken.items():
+            setattr(self, name, value)

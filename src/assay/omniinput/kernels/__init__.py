@@ -1,0 +1,42 @@
+"""Markov kernels, one per file: `step(state, target, problem, generator) -> (state, info)`.
+
+A kernel moves every row of a batch once and leaves the target distribution of each row as it is. The state
+(what the next step needs) is apart from the info (diagnostics). Detailed balance of every kernel is checked
+by enumeration in the tests.
+"""
+
+from collections.abc import Callable
+
+from assay.errors import InputError
+from assay.omniinput.kernels.block import Block
+from assay.omniinput.kernels.chain import Kernel
+from assay.omniinput.kernels.crossover import Crossover
+from assay.omniinput.kernels.informed import Informed
+from assay.omniinput.kernels.langevin import Langevin
+from assay.omniinput.kernels.shift import Shift
+from assay.omniinput.kernels.single_site import SingleSite
+
+KERNELS: dict[str, Callable[[], Kernel]] = {
+    "single-site": SingleSite,
+    "block": Block,
+    "shift": Shift,
+    "crossover": Crossover,
+    "informed": Informed,
+    "langevin": Langevin,
+}
+
+AUTO = ("single-site", "crossover", "shift")
+
+
+def kernels_of(choice: str | Kernel | list[str | Kernel] | tuple[str | Kernel, ...]) -> list[Kernel]:
+    """The kernels a user asked for, by name or as objects; they take turns."""
+    if choice == "auto":
+        choice = list(AUTO)
+    chosen = list(choice) if isinstance(choice, list | tuple) else [choice]
+    unknown = [kernel for kernel in chosen if isinstance(kernel, str) and kernel not in KERNELS]
+    if unknown or not chosen:
+        raise InputError(
+            f"expected kernels among {', '.join(KERNELS)} or 'auto', got {unknown or 'none'}; "
+            "name one or several of them"
+        )
+    return [KERNELS[kernel]() if isinstance(kernel, str) else kernel for kernel in chosen]

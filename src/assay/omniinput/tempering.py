@@ -1,0 +1,227 @@
+"""Parallel tempering: all replicas of all ensembles move in one model call, the ladder places itself."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from assay.omniinput.estimate import Estimate, Solver, estimate, tempered_solver
+from assay.omniinput.exchange import RoundTrips, swapped
+from assay.omniinput.kernels.chain import Kernel, State, Tempered, init
+from assay.omniinput.ladder import Visit, first_ladder, next_ladder
+from assay.omniinput.plan import Budget, Plan
+from assay.omniinput.problem import Problem, SamplingError
+from assay.omniinput.record import Record, fine_edges
+
+Array = NDArray[np.float64]
+
+PROBE = 128  # uniform draws that show the bulk of the outputs
+FIRST_RUNGS = 8
+ROUNDS = 5  # of adaptation at least, each twice as long as the one before
+
+
+@dataclass
+class Tempering:
+    """A run that can stop and go on at any chunk of steps.
+
+    Rounds of doubling length move the ladder's ends towards the outermost bins and put its rungs at equal
+    cumulative rejection; after a fifth of the budget the ladder is frozen and the rest is production. Rows
+    are ensemble by ensemble, rung by rung, coldest last; states travel along the ladder, rungs stay in place.
+    """
+
+    problem: Problem
+    kernels: list[Kernel]
+    plan: Plan
+    budget: Budget
+    generator: torch.Generator
+    betas: Array = field(default_factory=lambda: np.zeros(1))
+    deviation: float = 1.0
+    state: State | None = None
+    record: Record | None = None
+    trips: RoundTrips | None = None
+    rejections: Array = field(default_factory=lambda: np.zeros(0))
+    swaps: int = 0
+    moves: int = 0
+    accepted: Array = field(default_factory=lambda: np.zeros(0))
+    round_steps: int = 0
+    frozen: bool = False
+    spent_before: float = 0.0  # share of the budget that went to something else
+
+    def begin(self) -> None:
+        """Draw uniformly, learn where the bulk of the outputs lies, and set up the first ladder."""
+        count = PROBE if self.budget.evaluations is None else min(PROBE, self.budget.evaluations // 4)
+        drawn = init(self.problem.space.draw(max(count, 2), self.generator), self.problem)
+        self.deviation = float(drawn.outputs.std())
+        if self.deviation == 0.0:
+            raise SamplingError(
+                f"expected outputs that differ, got {float(drawn.outputs[0]):g} for all {len(drawn.outputs)} "
+                "inputs drawn uniformly; check the output function, a constant has no distribution to sample"
+            )
+        mean = float(drawn.outputs.mean())
+        rungs = self.plan.replicas or FIRST_RUNGS
+        self.betas = first_ladder(mean, self.deviation, self.plan.reach(), rungs)
+        self.round_steps = self._first_round()
+        rows = torch.arange(self.rows) % len(drawn.outputs)
+        self.state = self._on_ladder(drawn.rows(rows))
+        low, high = float(drawn.outputs.min()), float(drawn.outputs.max())
+        self._open_record(low, high)
+
+    def _first_round(self) -> int:
+        """Steps enough to change every site a few times, few enough for several rounds in a small budget."""
+        thorough = 4 * self.problem.space.sites
+        if self.budget.evaluations is None:
+            return max(16, thorough)
+        left = self.budget.evaluations * self.plan.adapt_share * (1 - self.spent_before)
+        return int(np.clip(left / (self.rows * 2**ROUNDS), 16, max(16, thorough)))
+
+    @property
+    def rows(self) -> int:
+        return self.plan.ensembles * len(self.betas)
+
+    @property
+    def chunk_steps(self) -> int:
+        """Steps per chunk: enough to hide bookkeeping, few enough to give time blocks in a small budget."""
+        most = max(1, min(256, 4096 // self.rows, self.round_steps // 8))
+        if self.budget.evaluations is None:
+            return most
+        return int(np.clip(self.budget.evaluations // (self.rows * 80), 1, most))
+
+    @property
+    def finished(self) -> bool:
+        return not self.budget.allows(self.problem.evaluations + self.rows)
+
+    def advance(self) -> None:
+        """One chunk of steps; then, while adapting, a new ladder when the round is over."""
+        assert self.record is not None
+        outputs: list[torch.Tensor] = []
+        thin = max(1, self.rows * self.problem.space.sites // 20_000)
+        kept: list[State] = []
+        for step in range(self.chunk_steps):
+            if self.finished:
+                break
+            state = self._step()
+            outputs.append(state.outputs)
+            if step % thin == 0:
+                kept.append(state)
+        if outputs:
+            shape = (len(outputs), self.plan.ensembles, len(self.betas))
+            self.record.add(torch.stack(outputs).numpy().reshape(shape))
+            sites = torch.cat([state.sites for state in kept])
+            self.record.offer(sites, torch.cat([state.outputs for state in kept]).numpy(), self.generator)
+        if not self.frozen:
+            self._adapt_when_due()
+
+    def _step(self) -> State:
+        assert self.state is not None
+        assert self.trips is not None
+        betas = torch.from_numpy(self.betas)
+        kernel = self.kernels[self.moves % len(self.kernels)]
+        target = Tempered(betas.repeat(self.plan.ensembles))
+        self.state, info = kernel.step(
+            self.state, target, self.problem, self.generator, groups=self.plan.ensembles
+        )
+        self.accepted += info.probability.numpy()
+        self.moves += 1
+        if self.moves % self.plan.swap_every == 0 and len(betas) > 1:
+            self.state, origin, rejected = swapped(
+                self.state, betas, self.plan.ensembles, self.swaps % 2, self.generator
+            )
+            self.trips.follow(origin)
+            rung = np.arange(self.rows) % len(betas)
+            self.trips.touch(rung == 0, rung == len(betas) - 1)
+            self.rejections += rejected
+            self.swaps += 1
+        return self.state
+
+    def _adapt_when_due(self) -> None:
+        assert self.record is not None
+        assert self.state is not None
+        enough = self.spent_before + self.plan.adapt_share * (1 - self.spent_before)
+        spent = self.budget.fraction(self.problem.evaluations)
+        if self.record.steps < self.round_steps and spent < enough:
+            return
+        self.frozen = spent >= enough
+        self.round_steps *= 2
+        if self.record.steps and self.swaps:
+            old = self.betas
+            third, fourth = self._late_means()
+            visit = Visit(old, (third + fourth) / 2, fourth - third, self.rejections / self.swaps)
+            self.betas = next_ladder(
+                visit, self.plan.reach(), self.deviation, self.plan.replicas, self.plan.most_replicas
+            )
+            self.state = self._on_ladder(self.state.rows(self._nearest_rows(old)))
+        self._open_record(self.record.lowest, self.record.highest)
+
+    def _late_means(self) -> tuple[Array, Array]:
+        """Mean output of every rung over the third and over the last quarter of the round."""
+        assert self.record is not None
+        blocks = self.record.blocks.sums
+        count = len(blocks["steps"])
+        third, fourth = (
+            blocks["rungs"][part].sum(axis=(0, 1)) / (blocks["steps"][part].sum() * self.plan.ensembles)
+            for part in (slice(count // 2, max(3 * count // 4, count // 2 + 1)), slice(3 * count // 4, None))
+        )
+        return third, fourth
+
+    def _nearest_rows(self, old: Array) -> torch.Tensor:
+        """For each new row the row of its ensemble whose old rung lies nearest."""
+        nearest = np.abs(old[:, None] - self.betas).argmin(axis=0)
+        return torch.from_numpy((np.arange(self.plan.ensembles)[:, None] * len(old) + nearest).ravel())
+
+    def _on_ladder(self, state: State) -> State:
+        """States ready for the present ladder; a problem whose extras depend on it evaluates them anew."""
+        return init(state.sites, self.problem) if self.problem.prepare(self.betas) else state
+
+    def _open_record(self, low: float, high: float) -> None:
+        edges = self.plan.edges
+        if edges is None:
+            edges = np.linspace(low, high, self.plan.bins + 1)
+        steepest = float(np.abs(self.betas).max())
+        fine = fine_edges(edges, low, high, steepest)
+        self.record = Record.start(edges, fine, self.plan.ensembles, self.plan.keep, self.problem.space.sites)
+        self.trips = RoundTrips.none(self.rows)
+        self.rejections, self.swaps = np.zeros(len(self.betas) - 1), 0
+        self.accepted, self.moves = np.zeros(self.rows), 0
+
+    def solver(self) -> Solver:
+        return tempered_solver(self.betas)
+
+    def estimate(self) -> Estimate:
+        assert self.record is not None
+        return estimate(self.record, self.solver(), self.plan.seed)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything the next chunk depends on."""
+        assert self.state is not None
+        return {
+            "betas": self.betas,
+            "deviation": self.deviation,
+            "sites": self.state.sites,
+            "outputs": self.state.outputs,
+            "extras": self.state.extras,
+            "record": self.record,
+            "trips": self.trips,
+            "rejections": self.rejections,
+            "swaps": self.swaps,
+            "moves": self.moves,
+            "accepted": self.accepted,
+            "round_steps": self.round_steps,
+            "frozen": self.frozen,
+            "spent_before": self.spent_before,
+            "generator": self.generator.get_state(),
+            "evaluations": self.problem.evaluations,
+            "model_seconds": self.problem.seconds,
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Take up a snapshot; the next chunk is the one the other run would have done."""
+        taken = dict(snapshot)
+        self.state = State(taken.pop("sites"), taken.pop("outputs"), taken.pop("extras"))
+        self.generator.set_state(taken.pop("generator"))
+        self.problem.evaluations = taken.pop("evaluations")
+        self.problem.seconds = taken.pop("model_seconds")
+        for name, value in taken.items():
+            setattr(self, name, value)
+        self.problem.prepare(self.betas)

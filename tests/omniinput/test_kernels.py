@@ -1,0 +1,150 @@
+"""Every kernel keeps its target: detailed balance, by enumeration of a space of three sites."""
+
+import numpy as np
+import pytest
+import torch
+
+from assay.omniinput.kernels import KERNELS, kernels_of
+from assay.omniinput.kernels.block import Block
+from assay.omniinput.kernels.chain import Tempered, init
+from assay.omniinput.kernels.crossover import Crossover
+from assay.omniinput.kernels.langevin import Langevin
+from assay.omniinput.kernels.suffix import LanguageProblem, Suffix
+from assay.omniinput.language import CausalLM
+from assay.omniinput.multicanonical import Flat
+from assay.omniinput.problem import Problem
+from assay.omniinput.space import InputSpace
+from exact import all_inputs
+
+SITES, VALUES = 3, 3
+SPACE = InputSpace((SITES,), VALUES)
+WEIGHTS = torch.randn(SITES, VALUES, generator=torch.Generator().manual_seed(0))
+COUPLING = torch.randn(VALUES, VALUES, generator=torch.Generator().manual_seed(1))
+REPEATS = 6_000
+
+
+def relaxed(one_hot):
+    """Differentiable, and not linear in the one-hot inputs, so that gradients are only first-order right."""
+    pairs = torch.einsum("bsv,vw,bsw->b", one_hot[:, :-1], COUPLING, one_hot[:, 1:])
+    return torch.einsum("bsv,sv->b", one_hot, WEIGHTS) + pairs
+
+
+def output(inputs):
+    return relaxed(torch.nn.functional.one_hot(inputs, VALUES).float())
+
+
+def ordinal(inputs):
+    return (inputs.float() * WEIGHTS[:, 0]).sum(dim=1) + (inputs.float() ** 2 @ WEIGHTS[:, 1]) / 3
+
+
+FLAT = Flat(
+    torch.tensor([-3.0, -1.0, 0.5, 3.0], dtype=torch.float64),
+    torch.tensor([0.0, 1.0, 0.5, -1.0], dtype=torch.float64),
+)
+
+
+def code(sites):
+    return (sites @ (VALUES ** torch.arange(sites.shape[1] - 1, -1, -1))).numpy()
+
+
+def flows(kernel, problem, target_of, groups_of=lambda rows: 1):
+    """How often each state went to each other state, from every state REPEATS times over."""
+    states = all_inputs(SITES, VALUES).repeat_interleave(REPEATS, dim=0)
+    start = init(states, problem)
+    target = target_of(len(states))
+    after, info = kernel.step(
+        start, target, problem, torch.Generator().manual_seed(7), groups=groups_of(len(states))
+    )
+    size = VALUES**SITES
+    moved = np.zeros((size, size))
+    np.add.at(moved, (code(states), code(after.sites)), 1 / REPEATS)
+    assert np.isclose(info.probability.mean(), info.accepted.float().mean(), atol=0.01)
+    return moved, start.outputs[::REPEATS], target
+
+
+def assert_detailed_balance(moved, log_weight):
+    """pi(x) P(x, y) = pi(y) P(y, x), within five standard errors (Poisson) of the two estimated flows."""
+    weights = np.exp(log_weight - log_weight.max())
+    weights /= weights.sum()
+    flow = weights[:, None] * moved
+    grain = (weights[:, None] + weights) / REPEATS
+    allowed = 5 * np.sqrt(grain * (flow + flow.T) / 2) + 5 * grain
+    assert np.all(np.abs(flow - flow.T) <= allowed)
+    assert (moved - np.diag(np.diag(moved)) > 0).any()
+
+
+@pytest.mark.parametrize("target", ["tempered", "flat"])
+@pytest.mark.parametrize(
+    ("kernel", "function", "relaxation"),
+    [
+        ("single-site", output, None),
+        (Block(longest=2), output, None),
+        ("shift", output, None),
+        ("informed", output, relaxed),
+        ("informed", ordinal, None),
+        (Langevin(step_size=0.5), output, relaxed),
+        (Langevin(step_size=0.5), ordinal, None),
+    ],
+)
+def test_detailed_balance_holds(kernel, function, relaxation, target):
+    (chosen,) = kernels_of(kernel)
+    problem = Problem(function, SPACE, gradients=chosen.gradients, relaxed=relaxation)
+    build = {
+        "tempered": lambda rows: Tempered(torch.full((rows,), 0.8, dtype=torch.float64)),
+        "flat": lambda rows: FLAT,
+    }
+    moved, outputs, aimed = flows(chosen, problem, build[target])
+    weight = FLAT if target == "flat" else Tempered(aimed.betas[: len(outputs)])
+    assert_detailed_balance(moved, weight.log_weight(outputs).numpy())
+
+
+def test_crossover_keeps_the_joint_target_of_a_pair():
+    """Two replicas at different temperatures over two sites of two values: 16 joint states."""
+    space = InputSpace((2,), 2)
+    problem = Problem(
+        lambda inputs: 1.3 * inputs[:, 0] - 0.7 * inputs[:, 1] + inputs[:, 0] * inputs[:, 1], space
+    )
+    singles = all_inputs(2, 2)
+    pairs = torch.stack([singles[[i, j]] for i in range(4) for j in range(4)])
+    start = pairs.repeat_interleave(REPEATS, dim=0).reshape(-1, 2)
+    betas = torch.tensor([0.3, 1.5], dtype=torch.float64).repeat(len(start) // 2)
+    state = init(start, problem)
+    joint = lambda sites: (sites.reshape(-1, 4) @ torch.tensor([8, 4, 2, 1])).numpy()  # noqa: E731
+    moved = np.zeros((16, 16))
+    generator = torch.Generator().manual_seed(3)
+    after, _ = Crossover().step(state, Tempered(betas), problem, generator, groups=len(start) // 2)
+    np.add.at(moved, (joint(state.sites), joint(after.sites)), 1 / REPEATS)
+    if (moved == np.eye(16)).all():  # the odd pairing was drawn, which leaves a group of two alone
+        after, _ = Crossover().step(state, Tempered(betas), problem, generator, groups=len(start) // 2)
+        moved = np.zeros((16, 16))
+        np.add.at(moved, (joint(state.sites), joint(after.sites)), 1 / REPEATS)
+    log_weight = Tempered(betas).log_weight(state.outputs).reshape(-1, 2).sum(dim=1)[::REPEATS].numpy()
+    assert_detailed_balance(moved, log_weight)
+
+
+@pytest.mark.parametrize("beta", [-0.4, 0.0, 0.6, 1.0, 2.0])
+def test_suffix_proposals_keep_their_target(beta):
+    """Balance over many steps, since all rows share one cut: the exact target stays as it is."""
+    table = torch.randn(VALUES, VALUES, generator=torch.Generator().manual_seed(5))
+    lm = CausalLM(lambda tokens: table[tokens] * (1 + 0.3 * tokens[:, :1, None]), VALUES, SITES)
+    problem = LanguageProblem(lm.negative_log_likelihood, lm.space, lm=lm)
+    problem.prepare(np.array([beta]))
+    states = all_inputs(SITES, VALUES)
+    outputs = lm.negative_log_likelihood(states)
+    target = torch.softmax(-beta * outputs, dim=0)
+    generator = torch.Generator().manual_seed(2)
+    rows = 40_000
+    state = init(states[torch.multinomial(target, rows, replacement=True, generator=generator)], problem)
+    for _ in range(6):
+        aimed = Tempered(torch.full((rows,), beta, dtype=torch.float64))
+        state, info = Suffix().step(state, aimed, problem, generator, groups=rows)
+        if beta in (0.0, 1.0):
+            assert info.accepted.all()
+    share = np.bincount(code(state.sites), minlength=VALUES**SITES) / rows
+    # Five binomial standard errors of an exact sample of the target.
+    assert np.all(np.abs(share - target.numpy()) < 5 * np.sqrt(target.numpy() / rows))
+    assert torch.allclose(state.outputs, lm.negative_log_likelihood(state.sites), atol=1e-5)
+
+
+def test_every_named_kernel_is_built():
+    assert len(kernels_of(list(KERNELS))) == len(KERNELS)
