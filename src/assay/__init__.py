@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from assay.guard import Guard as Guard
     from assay.guard import Verdict as Verdict
     from assay.network import Network as Network
-    from assay.report import write_report as write_report
     from assay.omniinput.distribution import OutputDistribution as OutputDistribution
     from assay.omniinput.language import CausalLM as CausalLM
     from assay.omniinput.normalisation import cross_model_normalised as cross_model_normalised
     from assay.omniinput.sampling import sample_outputs as sample_outputs
     from assay.omniinput.space import InputSpace as InputSpace
+    from assay.report import write_report as write_report
     from assay.storage import load as load
     from assay.storage import save as save
     from assay.trace import Trace as Trace

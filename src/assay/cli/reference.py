@@ -3,6 +3,7 @@
 import importlib
 import sys
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from assay.errors import InputError
 
@@ -20,6 +21,8 @@ def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "N
 
     from assay import Network
 
+    if reference.endswith(".onnx"):
+        return Network.from_onnx(reference, layers)
     found = named(reference)
     if not isinstance(found, Network | nn.Module) and callable(found):
         found = found()
@@ -34,14 +37,19 @@ def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "N
 
 
 def data_at(source: str) -> Any:
-    """(inputs, labels) of a file or folder; `digits` is the test part of the bundled digits."""
+    """(inputs, labels) of a file or folder; `digits` is the test part of the bundled digits.
+
+    Options of the reader follow a question mark: `mnist?split=test`, `photos?size=32&channels=3`.
+    """
     from pathlib import Path
 
     from assay import data
 
     if source == "digits" and not Path(source).exists():
         return data.digits()[1]
-    return data.read(source)
+    path, _, query = source.partition("?")
+    options = dict(parse_qsl(query))
+    return data.read(path, **{name: int(text) if text.isdigit() else text for name, text in options.items()})
 
 
 def named(reference: str) -> Any:

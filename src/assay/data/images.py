@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
 from assay.data.labelled import Labelled, from_names
+from assay.engine import progress
 from assay.errors import InputError
 
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"}
@@ -81,18 +80,9 @@ def stacked(
     def decode(row: int) -> None:
         pixels[row] = _pixels(images[row], "L" if channels == 1 else "RGB", shape)
 
-    console = Console(stderr=True)
     # Pillow lets go of the interpreter while it decodes, so threads use all cores.
     with ThreadPoolExecutor() as threads:
-        done = threads.map(decode, range(len(images)))
-        for _ in track(
-            done,
-            "Reading images",
-            len(images),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        ):
+        for _ in progress(threads.map(decode, range(len(images))), "reading images", len(images)):
             pass
     return torch.from_numpy(pixels)
 

@@ -21,8 +21,8 @@ from assay.monitors.monte_carlo_dropout import MonteCarloDropout
 from assay.monitors.nnguide import NNGuide
 from assay.monitors.odin import ODIN
 from assay.monitors.react import ReAct
-from assay.monitors.relative_mahalanobis import RelativeMahalanobis
 from assay.monitors.reconstruction import Reconstruction
+from assay.monitors.relative_mahalanobis import RelativeMahalanobis
 from assay.monitors.rule import Rule
 from assay.monitors.she import SHE
 from assay.monitors.temperature_scaled import TemperatureScaled
@@ -51,8 +51,8 @@ __all__ = [
     "MonteCarloDropout",
     "NNGuide",
     "ReAct",
-    "RelativeMahalanobis",
     "Reconstruction",
+    "RelativeMahalanobis",
     "Rule",
     "Standardized",
     "TemperatureScaled",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from threading import get_ident
 from typing import Any
 
@@ -62,15 +63,18 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def thinned(module: nn.Module, generator: torch.Generator) -> Iterator[None]:
+def thinned(module: nn.Module, seed: int) -> Iterator[None]:
     """Every dropout layer drops units at its own rate, the same ones for every row of the batch.
 
     One mask per forward pass makes the pass one thinned network: an input's result does not depend on
-    the batch it came in, and the global random state is not touched.
+    the batch it came in, and the global random state is not touched. Each run of a layer draws from a
+    generator of its own, so that a longer padding in one batch changes no mask of the tokens before it.
     """
+    runs = count()
 
     def drop(layer: Any, _: Any, output: Tensor) -> Tensor:
         rate = float(layer.p)
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + next(runs))
         keep = torch.rand(output.shape[1:], generator=generator) >= rate
         return output * keep.to(output) / (1 - rate)
 
