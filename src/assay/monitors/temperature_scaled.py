@@ -8,6 +8,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.max_softmax import MaxSoftmax
 from assay.monitors.monitor import Monitor
 from assay.monitors.sample import TraceSample
 from assay.trace import Trace
@@ -25,7 +26,8 @@ class TemperatureScaled(Monitor):
     Monitors that run the network themselves (ODIN, dropout, ensembles) do not see the scaled logits.
     """
 
-    def __init__(self, monitor: Monitor, sample: int | None = 20_000, seed: int = 0) -> None:
+    def __init__(self, monitor: Monitor | None = None, sample: int | None = 20_000, seed: int = 0) -> None:
+        monitor = MaxSoftmax() if monitor is None else monitor
         if not isinstance(monitor, Monitor):
             raise InputError(f"expected a monitor to scale logits for, got {type(monitor).__name__}")
         self.monitor = monitor
