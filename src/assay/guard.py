@@ -13,7 +13,7 @@ from torch import Tensor
 
 from assay.errors import InputError, NotFittedError
 from assay.monitors.monitor import Monitor
-from assay.network import Network
+from assay.network import Network, all_finite
 from assay.storage import storable
 from assay.trace import Inputs, Trace
 
@@ -134,9 +134,10 @@ class Guard:
 
     def scores(self, trace: Trace) -> Tensor:
         """The monitor's scores; NaN for every row of which anything is not finite."""
-        finite = _finite_rows(trace, self.monitor.layers)
-        if finite.all():
+        parts = _floating_parts(trace, self.monitor.layers)
+        if all(all_finite(part) for part in parts):
             return self.monitor.score(trace)
+        finite = torch.stack([torch.isfinite(part).flatten(1).all(dim=1) for part in parts]).all(dim=0)
         scores = torch.full((len(trace),), torch.nan, dtype=torch.float64)
         if finite.any():
             scores[finite] = self.monitor.score(trace[finite])
@@ -191,15 +192,12 @@ def _conformal_threshold(scores: Tensor, rate: float, confidence: float | None) 
     return float(scores.nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf).kthvalue(rank).values)
 
 
-def _finite_rows(trace: Trace, layers: Sequence[str]) -> Tensor:
+def _floating_parts(trace: Trace, layers: Sequence[str]) -> list[Tensor]:
+    """Everything of a Trace that might not be finite."""
     inputs: Inputs = trace.inputs if trace.inputs is not None else {}
     parts = [trace.logits, *(trace.layer(layer) for layer in layers)]
     parts += [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
-    finite = torch.ones(len(trace), dtype=torch.bool)
-    for part in parts:
-        if part.is_floating_point():
-            finite &= torch.isfinite(part).flatten(1).all(dim=1)
-    return finite
+    return [part for part in parts if part.is_floating_point()]
 
 
 def _checked_threshold(threshold: float | Sequence[float] | Tensor) -> Tensor:

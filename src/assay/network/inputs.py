@@ -1,5 +1,6 @@
 """What every kind of input owes: rows, a length, and the one tensor that gradients move."""
 
+import math
 from collections.abc import Callable, Mapping
 
 import torch
@@ -43,8 +44,16 @@ def replaced(inputs: Inputs, moved: Tensor) -> Inputs:
 
 
 def all_finite(inputs: Inputs) -> bool:
+    """Whether there is neither NaN nor infinity in any tensor.
+
+    A finite sum says so in one pass; only where it is not, or has overflowed, each number is looked at.
+    """
     tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
-    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors if tensor.is_floating_point())
+    return all(
+        math.isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all())
+        for tensor in tensors
+        if tensor.is_floating_point()
+    )
 
 
 def shapes(inputs: Inputs) -> str:

@@ -179,7 +179,8 @@ class Network:
         """Logits and pooled features of one batch, on the module's device."""
         weight = next((p for p in self.module.parameters() if p.is_floating_point()), torch.empty(0))
         inputs = placed(inputs, weight.device, weight.dtype)
-        with evaluating(self.module), heard(self.module, layers) as outputs:
+        parts = list(self.module.modules())  # anew for every batch: a module may change in between
+        with evaluating(parts), heard(self.module, layers, parts) as outputs:
             logits = _logits(self._run(inputs), length(inputs))
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
         return logits, {name: self._pooled(name, outputs, mask) for name in layers}

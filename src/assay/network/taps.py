@@ -16,7 +16,9 @@ PENULTIMATE = "penultimate"
 
 
 @contextmanager
-def heard(module: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Tensor]]:
+def heard(
+    module: nn.Module, layers: Sequence[str], parts: Sequence[nn.Module]
+) -> Iterator[dict[str, Tensor]]:
     """A dict that a forward pass inside the context fills with the raw output of each layer.
 
     "penultimate" is the input of the last Linear that runs: every Linear reports, the last one stays. A
@@ -25,7 +27,6 @@ def heard(module: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Tensor
     """
     outputs: dict[str, Tensor] = {}
     listener = get_ident()
-    named = dict(module.named_modules()) if layers else {}
 
     def after(name: str) -> Any:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
@@ -40,19 +41,19 @@ def heard(module: nn.Module, layers: Sequence[str]) -> Iterator[dict[str, Tensor
 
     with ExitStack() as stack:
         for name in layers:
-            if name in named:
-                _keep(stack, named[name].register_forward_hook(after(name)))
+            if name == PENULTIMATE:
+                for part in parts:
+                    if isinstance(part, nn.Linear):
+                        _keep(stack, part.register_forward_pre_hook(before))
             else:
-                for layer in named.values():
-                    if isinstance(layer, nn.Linear):
-                        _keep(stack, layer.register_forward_pre_hook(before))
+                _keep(stack, module.get_submodule(name).register_forward_hook(after(name)))
         yield outputs
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Every submodule in evaluation mode; each one's own mode is restored afterwards."""
-    training = [part for part in module.modules() if part.training]
+def evaluating(parts: Sequence[nn.Module]) -> Iterator[None]:
+    """Every part of a module in evaluation mode; each one's own mode is restored afterwards."""
+    training = [part for part in parts if part.training]
     for part in training:
         part.training = False
     try:
