@@ -14,8 +14,8 @@ from assay.trace import Trace
 FLAT = 1e-2
 """Of a neuron's spread over all classes: the least it is given within one class."""
 
-BLOCK = 4096
-"""Rows scored at a time, which bounds memory."""
+BLOCK = 256
+"""Rows scored at a time: few enough to stay in the cache."""
 
 MEASURES = ("share", "excess")
 
