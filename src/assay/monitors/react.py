@@ -57,7 +57,7 @@ class ReAct(Monitor):
         head = recovered_head(traces, self.layer, lambda trace: kept.add(trace.layer(self.layer)))
         rows = kept.rows()
         self.threshold_ = float(np.percentile(rows.numpy(), self.percentile))
-        self.weight_, self.bias_ = head.weight.float(), head.bias
+        self.weight_, self.bias_ = head.weight.float().contiguous(), head.bias
         if head.rank < len(head.mean):
             self.remedy_ = (
                 f"the features vary in {head.rank} of {len(head.mean)} directions, so that the last "
