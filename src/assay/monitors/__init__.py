@@ -5,31 +5,57 @@ from assay.monitors.activation_pattern import ActivationPattern
 from assay.monitors.adapter import adapt
 from assay.monitors.allowed_classes import AllowedClasses
 from assay.monitors.combination import AllOf, AnyOf, Standardized
+from assay.monitors.energy import Energy
 from assay.monitors.ensemble_disagreement import EnsembleDisagreement
+from assay.monitors.entropy import Entropy
 from assay.monitors.gaussian_interval import GaussianInterval
+from assay.monitors.gen import GEN
 from assay.monitors.input_range import InputRange
+from assay.monitors.kl_matching import KLMatching
+from assay.monitors.knn import KNN
+from assay.monitors.mahalanobis import Mahalanobis
+from assay.monitors.max_logit import MaxLogit
 from assay.monitors.max_softmax import MaxSoftmax
 from assay.monitors.monitor import Monitor
 from assay.monitors.monte_carlo_dropout import MonteCarloDropout
+from assay.monitors.nnguide import NNGuide
+from assay.monitors.odin import ODIN
+from assay.monitors.react import ReAct
 from assay.monitors.reconstruction import Reconstruction
+from assay.monitors.relative_mahalanobis import RelativeMahalanobis
 from assay.monitors.rule import Rule
+from assay.monitors.she import SHE
 from assay.monitors.temperature_scaled import TemperatureScaled
+from assay.monitors.vim import ViM
 
 __all__ = [
+    "GEN",
+    "KNN",
+    "ODIN",
+    "SHE",
     "ActivationBox",
     "ActivationPattern",
     "AllOf",
     "AllowedClasses",
     "AnyOf",
+    "Energy",
     "EnsembleDisagreement",
+    "Entropy",
     "GaussianInterval",
     "InputRange",
+    "KLMatching",
+    "Mahalanobis",
+    "MaxLogit",
     "MaxSoftmax",
     "Monitor",
     "MonteCarloDropout",
+    "NNGuide",
+    "ReAct",
     "Reconstruction",
+    "RelativeMahalanobis",
     "Rule",
     "Standardized",
     "TemperatureScaled",
+    "ViM",
     "adapt",
 ]

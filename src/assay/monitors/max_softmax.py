@@ -1,7 +1,5 @@
 """MaxSoftmax: doubt the prediction whose top probability is low (Hendrycks and Gimpel 2017)."""
 
-from collections.abc import Iterator
-
 from torch import Tensor
 
 from assay.monitors.monitor import Monitor
@@ -19,10 +17,6 @@ class MaxSoftmax(Monitor):
     >>> MaxSoftmax().fit(trace).score(trace).tolist()
     [4.248354255291589e-18, 0.5]
     """
-
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        for _ in traces:
-            pass
 
     def _score(self, trace: Trace) -> Tensor:
         probabilities = trace.probabilities

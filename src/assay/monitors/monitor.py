@@ -34,6 +34,9 @@ class Monitor(ABC):
     classes_: int
     dimensions_: dict[str, int]
 
+    remedy_: str = ""
+    """What fitting did where the data did not determine the state, and what to do; else empty."""
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if not cls.__name__.startswith("_"):
@@ -52,10 +55,7 @@ class Monitor(ABC):
 
     def score(self, trace: Trace) -> Tensor:
         """One number per input, in double precision."""
-        if not hasattr(self, "classes_"):
-            raise NotFittedError(
-                f"expected a fitted {type(self).__name__}, got one that was not; call fit(trace) first"
-            )
+        self._check_fitted()
         self._check_sizes(trace)
         return self._score(trace).double()
 
@@ -70,9 +70,13 @@ class Monitor(ABC):
         """Bytes of the fitted state."""
         return _nbytes(self.state()["fitted"])
 
-    @abstractmethod
     def _fit(self, traces: Iterator[Trace]) -> None:
-        """Set the fitted state from a stream of at least one Trace, each checked to be finite."""
+        """Set the fitted state from a stream of at least one Trace, each checked to be finite.
+
+        A monitor that learns nothing leaves this as it is: the stream is only checked.
+        """
+        for _ in traces:
+            pass
 
     @abstractmethod
     def _score(self, trace: Trace) -> Tensor:
@@ -112,6 +116,12 @@ class Monitor(ABC):
         if not seen:
             raise InputError(
                 f"expected data to fit {type(self).__name__} on, got none; pass a Trace with rows"
+            )
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "classes_"):
+            raise NotFittedError(
+                f"expected a fitted {type(self).__name__}, got one that was not; call fit(trace) first"
             )
 
     def _check_sizes(self, trace: Trace) -> None:

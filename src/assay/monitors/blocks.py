@@ -1,0 +1,59 @@
+"""A stream of Traces as blocks of rows whose length does not depend on how the stream was cut."""
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.trace import Trace
+
+ROWS = 4096
+"""Rows per block: enough for a fast matrix product, few enough to stay small in double precision."""
+
+
+def fitting_classes(trace: Trace) -> Tensor:
+    """The class each row is fitted under: its label where the Trace has labels, else its prediction."""
+    if trace.labels is None:
+        return trace.predictions
+    classes = trace.logits.shape[1]
+    if len(trace) and not 0 <= int(trace.labels.min()) <= int(trace.labels.max()) < classes:
+        raise InputError(
+            f"expected labels from 0 to {classes - 1}, one per output of the network, got "
+            f"{int(trace.labels.min())} to {int(trace.labels.max())}; fit on rows of known classes only"
+        )
+    return trace.labels
+
+
+def in_blocks(parts: Iterable[tuple[Tensor, ...]], rows: int = ROWS) -> Iterator[tuple[Tensor, ...]]:
+    """The same rows in blocks of `rows` and a last shorter one.
+
+    Sums over blocks are then the same to the last bit for one Trace and for any split of it. Blocks that
+    lie within one part are views.
+
+    >>> parts = [(torch.arange(3),), (torch.arange(3, 5),)]
+    >>> [block.tolist() for (block,) in in_blocks(parts, rows=2)]
+    [[0, 1], [2, 3], [4]]
+    """
+    held: list[tuple[Tensor, ...]] = []
+    wanted = rows
+    for part in parts:
+        start, length = 0, len(part[0])
+        while length - start >= wanted:
+            held.append(_cut(part, start, start + wanted))
+            start += wanted
+            yield _joined(held)
+            held, wanted = [], rows
+        if start < length:
+            held.append(_cut(part, start, length))
+            wanted -= length - start
+    if held:
+        yield _joined(held)
+
+
+def _cut(part: tuple[Tensor, ...], start: int, end: int) -> tuple[Tensor, ...]:
+    return tuple(tensor[start:end] for tensor in part)
+
+
+def _joined(parts: list[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    return parts[0] if len(parts) == 1 else tuple(torch.cat(column) for column in zip(*parts, strict=True))

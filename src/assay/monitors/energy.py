@@ -1,0 +1,25 @@
+"""Energy: doubt the input to which the network assigns little free energy (Liu et al. 2020)."""
+
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.monitors.monitor import Monitor
+from assay.trace import Trace
+
+
+class Energy(Monitor):
+    """s(x) = E(x; f) = -T log sum_k exp(f_k(x) / T), Eq. 4 of Liu et al.
+
+    >>> trace = Trace(torch.tensor([[0.0, 0.0], [5000.0, 0.0]]))
+    >>> Energy().fit(trace).score(trace).tolist()
+    [-0.6931471805599453, -5000.0]
+    """
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        if not temperature > 0:
+            raise InputError(f"expected a positive temperature, got {temperature}")
+        self.temperature = temperature
+
+    def _score(self, trace: Trace) -> Tensor:
+        return -self.temperature * torch.logsumexp(trace.logits.double() / self.temperature, dim=1)

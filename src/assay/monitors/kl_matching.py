@@ -1,0 +1,40 @@
+"""KLMatching: doubt probabilities that look like those of no class (Hendrycks et al. 2022)."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from assay.monitors.blocks import fitting_classes, in_blocks
+from assay.monitors.monitor import Monitor
+from assay.trace import Trace
+
+
+class KLMatching(Monitor):
+    """s(x) = min_c KL(p(x) || d_c), with d_c the mean probabilities of class c.
+
+    Rows are fitted under their label where the Trace has labels, else under their prediction. Classes
+    without rows have no template and are left out. Keeps C^2 numbers.
+    """
+
+    log_templates_: Tensor
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        parts = ((trace.logits, fitting_classes(trace)) for trace in traces)
+        sums, counts = torch.empty(0), torch.empty(0)
+        for logits, classes in in_blocks(parts):
+            if not len(counts):
+                sums = torch.zeros(self.classes_, self.classes_, dtype=torch.float64)
+                counts = torch.zeros(self.classes_, dtype=torch.float64)
+            sums.index_add_(0, classes, torch.softmax(logits.double(), dim=1))
+            counts += torch.bincount(classes, minlength=self.classes_)
+        seen = counts > 0
+        # A probability that underflowed to zero would make the divergence infinite.
+        smallest = torch.finfo(torch.float64).tiny
+        self.log_templates_ = (sums[seen] / counts[seen, None]).clamp(min=smallest).log()
+
+    def _score(self, trace: Trace) -> Tensor:
+        logs = torch.log_softmax(trace.logits.double(), dim=1)
+        probabilities = logs.exp()
+        own = (probabilities * logs).sum(dim=1, keepdim=True)
+        return (own - probabilities @ self.log_templates_.T).amin(dim=1).clamp(min=0)

@@ -1,0 +1,148 @@
+"""Mahalanobis: doubt what lies far from every class in feature space (Lee et al. 2018)."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.monitors.covariance import checked_estimator, class_axes, precision, whitening
+from assay.monitors.moments import ClassMoments
+from assay.monitors.monitor import Monitor
+from assay.monitors.perturbation import perturbed_scores
+from assay.network import Network
+from assay.trace import Trace
+
+COVARIANCES = ("tied", "per_class")
+
+_ROWS = 1024  # scored at a time: intermediate results stay in cache
+
+
+class Mahalanobis(Monitor):
+    """s(x) = min_c D_M^2(x, c), with D_M^2(x, c) = (f(x) - mu_c)' Sigma^-1 (f(x) - mu_c).
+
+    Means and the tied covariance are Eq. 1 of Lee et al. (divided by the number of rows); with
+    `covariance="per_class"` every class has its own. Rows are fitted under their label where the Trace has
+    labels, else under their prediction. `estimator` is "empirical", "ledoit_wolf" or "oas". For a Gaussian
+    class D_M^2 is chi-square with d degrees of freedom; Lee et al. report -D_M^2, which orders inputs alike.
+
+    With `network` and `magnitude` > 0 inputs are first moved by x - magnitude sign(grad_x D_M^2) towards
+    their nearest class (their section 2.2); the Traces to score then need inputs.
+
+    Fitting streams, in one N x d x d product; Ledoit-Wolf and per-class covariances hold C d^2 numbers
+    meanwhile. Scoring is one matrix product of N x d x d for the tied covariance, C of them per class.
+    A singular covariance is shrunk, and `remedy_` says so.
+    """
+
+    origin_: Tensor
+    axes_: Tensor
+    centres_: Tensor
+    seen_: Tensor
+
+    def __init__(
+        self,
+        layer: str = "penultimate",
+        *,
+        covariance: str = "tied",
+        estimator: str = "empirical",
+        network: Network | None = None,
+        magnitude: float = 0.0,
+    ) -> None:
+        if covariance not in COVARIANCES:
+            raise InputError(f"expected covariance to be one of {list(COVARIANCES)}, got {covariance!r}")
+        if magnitude < 0 or (magnitude > 0 and network is None):
+            raise InputError(
+                f"expected a magnitude of 0, or a positive one and the network, got {magnitude} and "
+                f"{network}; pass network= to perturb inputs"
+            )
+        self.layer = layer
+        self.covariance = covariance
+        self.estimator = checked_estimator(estimator)
+        self.network = network
+        self.magnitude = magnitude
+        self.needs_inputs = magnitude > 0
+
+    def distances(self, trace: Trace) -> Tensor:
+        """(N, classes): D_M^2 of every row to every class; infinite for a class that fitting never saw."""
+        self._check_fitted()
+        self._check_sizes(trace)
+        features = trace.layer(self.layer)
+        result = torch.full((len(features), self.classes_), torch.inf, dtype=torch.float64)
+        result[:, self.seen_] = self._distances(features)
+        return result
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        each_class = self.covariance == "per_class" or self.estimator == "ledoit_wolf"
+        moments = ClassMoments.of(traces, self.layer, each_class)
+        self.seen_ = moments.seen
+        tied, self.remedy_ = tied_whitening(moments, self.estimator)
+        spread = float((moments.scatter + moments.between).diagonal().sum() / moments.rows) ** 0.5
+        if self.covariance == "tied":
+            origin, axes, centres = class_axes(moments, tied)
+        else:
+            origin = moments.mean.float().double()
+            axes = self._class_factors(moments, tied).mT
+            centres = ((moments.means[self.seen_] - origin)[:, None, :] @ axes).squeeze(1)
+        dtype = max((precision(part, spread) for part in axes.reshape(-1, *axes.shape[-2:])), key=_bits)
+        self.origin_, self.axes_, self.centres_ = origin.to(dtype), axes.to(dtype).contiguous(), centres
+
+    def _class_factors(self, moments: ClassMoments, tied: Tensor) -> Tensor:
+        """The factor of every seen class; the tied one where a class shows no spread of its own."""
+        factors, shrunk = [], []
+        scatters, fourths = moments.class_scatter, moments.fourth
+        for number in self.seen_.tolist():
+            rows = float(moments.counts[number])
+            factor, remedy = whitening(scatters[number], rows, self.estimator, fourths[number])
+            flat = float(scatters[number].diagonal().sum()) == 0
+            factors.append(tied if flat else factor)
+            if remedy:
+                shrunk.append(f"{number} ({'tied covariance' if flat else 'OAS'}, {int(rows)} rows)")
+        self.remedy_ = (
+            f"the covariance of these classes was singular and was replaced or shrunk: {', '.join(shrunk)}; "
+            "fit on more rows, or with covariance='tied'"
+            if shrunk
+            else ""
+        )
+        return torch.stack(factors)
+
+    def _score(self, trace: Trace) -> Tensor:
+        if self.network is None or self.magnitude == 0:
+            return self._nearest(trace)
+        return perturbed_scores(
+            self.network, trace, objective=self._nearest, step=-self.magnitude, score=self._nearest
+        )
+
+    def _nearest(self, trace: Trace) -> Tensor:
+        return self._distances(trace.layer(self.layer)).amin(dim=1)
+
+    def _distances(self, features: Tensor) -> Tensor:
+        measured = self._tied if self.covariance == "tied" else self._per_class
+        return torch.cat([measured(rows.to(self.axes_.dtype)) for rows in torch.split(features, _ROWS)])
+
+    def _tied(self, features: Tensor) -> Tensor:
+        # Cancellation in |z|^2 - 2 z'm + |m|^2 is confined to the few coordinates the class means have, and
+        # there to double precision.
+        whitened = (features - self.origin_) @ self.axes_
+        width = self.centres_.shape[1]
+        beside = whitened[:, width:].square().sum(dim=1).double()
+        near = whitened[:, :width].double()
+        square = beside + near.square().sum(dim=1)
+        return (square[:, None] - 2 * near @ self.centres_.T + self.centres_.square().sum(dim=1)).clamp(min=0)
+
+    def _per_class(self, features: Tensor) -> Tensor:
+        centred = features - self.origin_
+        columns = [
+            (centred @ axes - centre.to(axes.dtype)).square().sum(dim=1).double()
+            for axes, centre in zip(self.axes_, self.centres_, strict=True)
+        ]
+        return torch.stack(columns, dim=1)
+
+
+def tied_whitening(moments: ClassMoments, estimator: str) -> tuple[Tensor, str]:
+    """L^-1 of the covariance that all classes share, and the remedy it took."""
+    fourth = moments.fourth.sum() if estimator == "ledoit_wolf" else None
+    return whitening(moments.scatter, moments.rows, estimator, fourth)
+
+
+def _bits(dtype: torch.dtype) -> int:
+    return torch.finfo(dtype).bits

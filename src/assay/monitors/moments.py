@@ -1,0 +1,138 @@
+"""Counts, means and scatter of every class, from a stream of features."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from assay.monitors.blocks import fitting_classes, in_blocks
+from assay.trace import Trace
+
+
+class ClassMoments:
+    """What Gaussian monitors need to know of N rows in C classes, in double precision.
+
+    Rows are taken relative to an anchor near their class mean (the class's mean in the first block that has
+    it), so that nothing cancels however far the classes lie from the origin and from each other. Time is
+    that of one N x d x d product; memory is d^2 numbers, with `each_class` C d^2.
+    """
+
+    def __init__(self, classes: int, dimensions: int, each_class: bool = False) -> None:
+        self.counts = _zeros(classes)
+        self.each_class = each_class
+        self._anchors = _zeros(classes, dimensions)
+        self._sums = _zeros(classes, dimensions)
+        self._products = _zeros(classes if each_class else 1, dimensions, dimensions)
+        self._cubes = _zeros(classes, dimensions)
+        self._fourths = _zeros(classes)
+
+    @classmethod
+    def of(cls, traces: Iterator[Trace], layer: str, each_class: bool = False) -> "ClassMoments":
+        """Of the features of one layer, by class (see `fitting_classes`)."""
+        parts = ((trace.layer(layer), fitting_classes(trace), trace.logits) for trace in traces)
+        moments: ClassMoments | None = None
+        for features, classes, logits in in_blocks(parts):
+            if moments is None:
+                moments = cls(logits.shape[1], features.shape[1], each_class)
+            moments.add(features, classes)
+        assert moments is not None  # a stream without rows is refused by Monitor.fit
+        return moments
+
+    def add(self, features: Tensor, classes: Tensor) -> None:
+        rows = features.double()
+        counts = torch.bincount(classes, minlength=len(self.counts)).double()
+        self._anchor(rows, classes, counts)
+        rows = rows - self._anchors[classes]
+        self.counts += counts
+        self._sums.index_add_(0, classes, rows)
+        if self.each_class:
+            self._add_each(rows, classes)
+        else:
+            self._products[0] += gram(rows)
+
+    @property
+    def rows(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def seen(self) -> Tensor:
+        """The classes that have rows, in order."""
+        return self.counts.nonzero().squeeze(1)
+
+    @property
+    def means(self) -> Tensor:
+        """(C, d); zero for a class without rows."""
+        return self._anchors + self._offsets
+
+    @property
+    def mean(self) -> Tensor:
+        return self.counts @ self.means / self.rows
+
+    @property
+    def scatter(self) -> Tensor:
+        """(d, d): the sum over all rows of (x - mean of its class)(x - mean of its class)'."""
+        moved = self._offsets
+        return self._products.sum(dim=0) - moved.T @ (moved * self.counts[:, None])
+
+    @property
+    def class_scatter(self) -> Tensor:
+        """(C, d, d): the same sum for each class; only with `each_class`."""
+        moved = self._offsets
+        return self._products - self.counts[:, None, None] * moved[:, :, None] * moved[:, None, :]
+
+    @property
+    def between(self) -> Tensor:
+        """(d, d): what `scatter` lacks to the scatter about the mean of all rows."""
+        away = (self.means - self.mean) * self.counts[:, None].sqrt()
+        return away.T @ away
+
+    @property
+    def fourth(self) -> Tensor:
+        """(C,): the sum of ||x - mean of its class||^4; only with `each_class`.
+
+        The Ledoit-Wolf estimate needs it about the final mean. With y = x - anchor and m the mean of y,
+        ||y - m||^4 expands into sums that are known without a second pass:
+        ||y||^4 - 4 m'||y||^2 y + 4 m'yy'm + 2 ||m||^2 ||y||^2 - 4 ||m||^2 m'y + ||m||^4.
+        """
+        moved, counts = self._offsets, self.counts
+        length = moved.square().sum(dim=1)
+        squares = self._products.diagonal(dim1=1, dim2=2).sum(dim=1)
+        return (
+            self._fourths
+            - 4 * (moved * self._cubes).sum(dim=1)
+            + 4 * torch.einsum("ci,cij,cj->c", moved, self._products, moved)
+            + 2 * length * squares
+            - 3 * counts * length.square()  # the last two terms, as the y of a class sum to counts * m
+        )
+
+    @property
+    def _offsets(self) -> Tensor:
+        """From each anchor to its class mean."""
+        return self._sums / self.counts.clamp(min=1)[:, None]
+
+    def _anchor(self, rows: Tensor, classes: Tensor, counts: Tensor) -> None:
+        new = (self.counts == 0) & (counts > 0)
+        if new.any():
+            sums = torch.zeros_like(self._anchors).index_add_(0, classes, rows)
+            self._anchors[new] = sums[new] / counts[new, None]
+
+    def _add_each(self, rows: Tensor, classes: Tensor) -> None:
+        squares = rows.square().sum(dim=1)
+        self._fourths.index_add_(0, classes, squares.square())
+        self._cubes.index_add_(0, classes, rows * squares[:, None])
+        for number in torch.bincount(classes).nonzero().squeeze(1).tolist():
+            self._products[number] += gram(rows[classes == number])
+
+
+def _zeros(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.float64)
+
+
+def gram(rows: Tensor) -> Tensor:
+    """rows' rows, at little more than half the price of the product: the lower triangle is mirrored."""
+    width = rows.shape[1]
+    if width <= 128:
+        return rows.T @ rows
+    left, right = rows[:, : width // 2], rows[:, width // 2 :]
+    cross = left.T @ right
+    return torch.cat([torch.cat([gram(left), cross], 1), torch.cat([cross.T, gram(right)], 1)])

@@ -1,0 +1,39 @@
+"""Scores of inputs that were first moved a small step, as ODIN and Lee et al. do."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from assay.network import Network, length, perturbable, replaced, rows
+from assay.trace import Inputs, Trace
+
+Measure = Callable[[Trace], Tensor]
+"""One number per row of a Trace."""
+
+
+def perturbed_scores(
+    network: Network, trace: Trace, objective: Measure, step: float, score: Measure
+) -> Tensor:
+    """`score` of the Trace of inputs + step * sign(d objective / d inputs).
+
+    Costs a forward and a backward pass and one more forward pass. Rows with inputs that are not finite have
+    no gradient and score NaN.
+    """
+    inputs = trace.known_inputs
+    usable = _finite_rows(inputs)
+    scores = torch.full((len(trace),), torch.nan, dtype=torch.float64)
+    if usable.any():
+        part = rows(inputs, usable)
+        moved = perturbable(part) + step * network.gradient(part, objective).sign()
+        scores[usable] = score(network.observe(replaced(part, moved), allow_nonfinite=True)).double()
+    return scores
+
+
+def _finite_rows(inputs: Inputs) -> Tensor:
+    tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
+    usable = torch.ones(length(inputs), dtype=torch.bool)
+    for tensor in tensors:
+        if tensor.is_floating_point():
+            usable &= torch.isfinite(tensor).flatten(1).all(dim=1).cpu()
+    return usable

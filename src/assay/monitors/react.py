@@ -1,0 +1,77 @@
+"""ReAct: clip unusually large features before judging the output (Sun, Guo and Li 2021)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.monitors.energy import Energy
+from assay.monitors.head import recovered_head
+from assay.monitors.monitor import Monitor
+from assay.monitors.reservoir import Reservoir
+from assay.trace import Trace
+
+
+class ReAct(Monitor):
+    """s(x) of another monitor, Energy by default, on the logits W min(f(x), c) + b; Eq. 3 of Sun et al.
+
+    c is the `percentile` of all training activations of the layer. W and b are recovered from the training
+    Trace (see `head.py`), so the layer must be the input of the last Linear. The percentile, and the wrapped
+    monitor, are fitted on a uniform sample of `sample` rows; None keeps every row until fitting is done.
+    """
+
+    weight_: Tensor
+    bias_: Tensor
+    threshold_: float
+    monitor_: Monitor
+
+    def __init__(
+        self,
+        monitor: Monitor | None = None,
+        layer: str = "penultimate",
+        *,
+        percentile: float = 90.0,
+        sample: int | None = 10_000,
+        seed: int = 0,
+    ) -> None:
+        if not 0 < percentile <= 100 or (sample is not None and sample < 1):
+            raise InputError(
+                f"expected a percentile above 0 up to 100 and a sample of at least 1, got {percentile} and "
+                f"{sample}"
+            )
+        self.monitor = Energy() if monitor is None else monitor
+        if self.monitor.layers or self.monitor.needs_inputs:
+            raise InputError(
+                f"expected a monitor that reads logits alone, got {self.monitor!r}; wrap Energy, MaxSoftmax "
+                "or another output monitor"
+            )
+        self.layer = layer
+        self.percentile = percentile
+        self.sample = sample
+        self.seed = seed
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        kept = Reservoir(self.sample, self.seed)
+        head = recovered_head(traces, self.layer, lambda trace: kept.add(trace.layer(self.layer)))
+        rows = kept.rows()
+        self.threshold_ = float(np.percentile(rows.numpy(), self.percentile))
+        self.weight_, self.bias_ = head.weight.float().contiguous(), head.bias
+        if head.rank < len(head.mean):
+            self.remedy_ = (
+                f"the features vary in {head.rank} of {len(head.mean)} directions, so that the last "
+                "layer is known only there; fit on more rows, or ignore this where units are never active"
+            )
+        self.monitor_ = type(self.monitor).from_state({**self.monitor.state(), "fitted": {}})
+        self.monitor_.fit(self._rectified(rows))
+
+    def _score(self, trace: Trace) -> Tensor:
+        features = trace.layer(self.layer)
+        scores = self.monitor_.score(self._rectified(features))
+        # Clipping would turn an infinite feature into an ordinary one.
+        return scores.masked_fill(~torch.isfinite(features.sum(dim=1)), torch.nan)
+
+    def _rectified(self, features: Tensor) -> Trace:
+        clipped = features.float().clamp(max=self.threshold_)
+        return Trace((clipped @ self.weight_.T).double() + self.bias_)

@@ -1,0 +1,49 @@
+"""SHE: doubt features unlike the stored pattern of the predicted class (Zhang et al. 2023)."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from assay.monitors.blocks import in_blocks
+from assay.monitors.class_rows import UNSEEN, some_class, teaching
+from assay.monitors.monitor import Monitor
+from assay.trace import Trace
+
+
+class SHE(Monitor):
+    """s(x) = -f(x)' m_c, with c the predicted class and m_c the mean feature of the rows of class c that the
+    network gets right (simplified Hopfield energy, Eq. 8 of Zhang et al.).
+
+    Without labels every prediction counts as right. What is predicted as a class without such rows gets the
+    largest score there is, and `remedy_` names the class. Keeps C d numbers.
+    """
+
+    patterns_: Tensor
+    seen_: Tensor
+
+    def __init__(self, layer: str = "penultimate") -> None:
+        self.layer = layer
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        parts = ((trace.layer(self.layer), trace.predictions, teaching(trace)) for trace in traces)
+        sums, counts = torch.empty(0), torch.empty(0)
+        for features, classes, right in in_blocks(parts):
+            if not len(counts):
+                sums = torch.zeros(self.classes_, features.shape[1], dtype=torch.float64)
+                counts = torch.zeros(self.classes_, dtype=torch.float64)
+            sums.index_add_(0, classes[right], features[right].double())
+            counts += torch.bincount(classes[right], minlength=self.classes_)
+        self.seen_ = counts > 0
+        some_class(bool(self.seen_.any()))
+        self.patterns_ = (sums / counts.clamp(min=1)[:, None]).float()
+        if absent := (~self.seen_).nonzero().squeeze(1).tolist():
+            self.remedy_ = (
+                f"the network got no row of classes {absent} right, so that what it predicts as one of them "
+                "gets the largest score there is; fit on more rows"
+            )
+
+    def _score(self, trace: Trace) -> Tensor:
+        patterns = self.patterns_[trace.predictions]
+        products: Tensor = torch.linalg.vecdot(trace.layer(self.layer).float(), patterns)
+        return (-products.double()).masked_fill(~self.seen_[trace.predictions], UNSEEN)

@@ -1,0 +1,87 @@
+"""Streamed moments are those of all rows at once, to rounding, wherever the data lies."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay import Trace
+from assay.monitors.blocks import in_blocks
+from assay.monitors.moments import ClassMoments, gram
+
+
+def data(rows, size, classes, seed, shift=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(classes, (rows,), generator=generator)
+    return torch.randn(rows, size, generator=generator) + shift + labels[:, None], labels
+
+
+def by_hand(features, labels, classes):
+    values = features.double().numpy()
+    means, scatters, fourths = [], [], []
+    for number in range(classes):
+        rows = values[labels.numpy() == number]
+        means.append(rows.mean(axis=0) if len(rows) else np.zeros(values.shape[1]))
+        centred = rows - means[-1]
+        scatters.append(centred.T @ centred)
+        fourths.append((np.square(centred).sum(axis=1) ** 2).sum())
+    return np.array(means), np.array(scatters), np.array(fourths)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.integers(1, 60),
+    size=st.integers(1, 5),
+    classes=st.integers(1, 4),
+    shift=st.sampled_from([0.0, 1e3]),
+    seed=st.integers(0, 99),
+    cut=st.integers(1, 60),
+)
+def test_moments_agree_with_the_definition(rows, size, classes, shift, seed, cut):
+    features, labels = data(rows, size, classes, seed, shift)
+    moments = ClassMoments(classes, size, each_class=True)
+    for part in range(0, rows, cut):
+        moments.add(features[part : part + cut], labels[part : part + cut])
+    means, scatters, fourths = by_hand(features, labels, classes)
+    # Rounding of double precision, relative to values of up to (size * spread^2)^2 * rows.
+    assert np.allclose(moments.means, means, rtol=1e-12)
+    assert np.allclose(moments.class_scatter, scatters, atol=1e-9)
+    assert np.allclose(moments.scatter, scatters.sum(axis=0), atol=1e-9)
+    assert np.allclose(moments.fourth, fourths, atol=1e-7)
+    centred = features.double().numpy() - features.double().numpy().mean(axis=0)
+    assert np.allclose(moments.scatter + moments.between, centred.T @ centred, atol=1e-6)
+
+
+def test_nothing_cancels_far_from_the_origin():
+    # A variance of 1 at 1e6: sums of squares about the origin would lose twelve of sixteen digits.
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(1000, 2, generator=generator, dtype=torch.float64) + 1e6
+    moments = ClassMoments(1, 2)
+    for part in features.split(100):
+        moments.add(part, torch.zeros(len(part), dtype=torch.long))
+    assert np.allclose(moments.scatter / 1000, np.cov(features.T, bias=True), rtol=1e-10)
+
+
+def test_a_stream_gives_the_same_moments_to_the_last_bit():
+    features, labels = data(9000, 6, 3, seed=1)
+    trace = Trace(torch.zeros(9000, 3), {"layer": features}, labels)
+    whole = ClassMoments.of(iter([trace]), "layer")
+    cut = ClassMoments.of((trace[start : start + 700] for start in range(0, 9000, 700)), "layer")
+    assert torch.equal(whole.scatter, cut.scatter)
+    assert torch.equal(whole.means, cut.means)
+
+
+@pytest.mark.parametrize("width", [3, 128, 300])
+def test_gram_is_the_product(width):
+    rows = torch.randn(50, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert torch.allclose(gram(rows), rows.T @ rows, atol=1e-12)
+
+
+@given(st.lists(st.integers(0, 9), max_size=8), st.integers(1, 7))
+def test_blocks_hold_the_same_rows_in_equal_lengths(lengths, rows):
+    whole = torch.arange(sum(lengths))
+    blocks = [block for (block,) in in_blocks([(part,) for part in whole.split(lengths)], rows)]
+    assert torch.equal(torch.cat([*blocks, whole[:0]]), whole)
+    assert all(len(block) == rows for block in blocks[:-1])
+    assert all(0 < len(block) <= rows for block in blocks[-1:])
