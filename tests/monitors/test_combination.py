@@ -137,6 +137,13 @@ def test_a_stream_read_once_gives_the_state_of_the_whole_and_files_keep_it(prefi
     assert torch.equal(combination().fit(train).fit(train).score(asked), whole.score(asked))
 
 
+def test_a_combination_passes_on_what_its_members_remedied():
+    train = trace_of(0)
+    known = train[train.predictions != 2]
+    assert "classes [2]" in AnyOf([MaxSoftmax(), GaussianInterval()]).fit(known).remedy_
+    assert AnyOf([MaxSoftmax(), GaussianInterval()]).fit(train).remedy_ == ""
+
+
 def test_combinations_nest():
     train = trace_of(0)
     nested = AnyOf([AllOf([Feature(0), Feature(1)]), MaxSoftmax()]).fit(train)

@@ -54,8 +54,8 @@ def test_a_gaussian_leaves_its_interval_as_often_as_the_normal_law_says():
 def test_a_stream_gives_the_state_of_the_whole_and_files_keep_it(normal, measure, tmp_path):
     monitor = GaussianInterval(measure=measure).fit(normal)
     streamed = GaussianInterval(measure=measure).fit([normal[:0], normal[:1], normal[1:90], normal[90:]])
-    torch.testing.assert_close(streamed.means_, monitor.means_)
-    torch.testing.assert_close(streamed.deviations_, monitor.deviations_)
+    assert torch.equal(streamed.means_, monitor.means_)
+    assert torch.equal(streamed.deviations_, monitor.deviations_)
     asked = Trace(normal.logits, {"penultimate": normal.features["penultimate"] * 1.3})
     assay.save(monitor, tmp_path / "interval")
     assert torch.equal(assay.load(tmp_path / "interval").score(asked), monitor.score(asked))
@@ -81,6 +81,7 @@ def test_constant_neurons_single_rows_and_unseen_classes_give_finite_scores():
     assert monitor.score(trace_of([[12.0, 5.0, 3.0], [9.0, 6.0, 3.0]], [1, 1])).tolist() == [0, 0]
     assert monitor.score(trace_of([[1.0, 5.0, 1.1]], [0])).item() == pytest.approx(1 / 3)
     assert monitor.score(trace_of([[1.0, 5.0, 1.0]], [2])).item() == 1
+    assert "classes [2]" in monitor.remedy_
     graded = GaussianInterval(measure="excess").fit(trace_of(features, [0, 0, 0, 1]))
     assert graded.score(trace_of([[1.0, 5.0, 1.0]], [2])).item() == UNSEEN
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.class_rows import UNSEEN, features_by_class
+from assay.monitors.class_rows import UNSEEN, features_by_class, unseen_remedy
 from assay.monitors.clusters import ELBOW, assigned
 from assay.monitors.monitor import Monitor
 from assay.monitors.projection import (
@@ -44,9 +44,9 @@ class ActivationBox(Monitor):
     all classes together (the benchmark does not say whether per class). Isomap keeps `landmarks` points.
 
     Rows teach their predicted class; misclassified ones, where labels tell, teach none. Boxes come from at
-    most `sample` rows per class. A class without rows gets the score UNSEEN, the largest. A box that is flat
-    in a neuron (one sample, constant feature) is measured in hundredths of that neuron's range over all
-    classes. Scoring costs O(clusters * d) per input; Isomap adds O(landmarks * d).
+    most `sample` rows per class. A class without rows gets the score UNSEEN, the largest, and `remedy_` names
+    it. A box that is flat in a neuron (one sample, constant feature) is measured in hundredths of that
+    neuron's range over all classes. Scoring costs O(clusters * d) per input; Isomap adds O(landmarks * d).
     """
 
     def __init__(
@@ -124,6 +124,7 @@ class ActivationBox(Monitor):
             low[label] = torch.stack([lowest for lowest, _ in padded])
             high[label] = torch.stack([highest for _, highest in padded])
         self.seen_ = torch.tensor([label in boxes for label in range(self.classes_)])
+        self.remedy_ = unseen_remedy(boxes, self.classes_)
         self.centers_ = (low + high) / 2
         self.reach_ = (1 + self.gamma) * (high - low) / 2 + ROUNDING * spans
         self.widths_ = torch.maximum(high - low, FLAT * spans)

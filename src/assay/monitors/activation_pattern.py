@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.class_rows import features_by_class, some_class, teaching
+from assay.monitors.class_rows import features_by_class, some_class, teaching, unseen_remedy
 from assay.monitors.monitor import Monitor
 from assay.trace import Trace
 
@@ -30,7 +30,8 @@ class ActivationPattern(Monitor):
 
     Rows teach their predicted class; misclassified ones, where labels tell, teach none. With `limit`, at
     most that many rows per class, sampled uniformly, teach. A class without rows scores one more than there
-    are neurons. Keeping costs d / 8 bytes per unique pattern, scoring O(patterns of the class * d / 64).
+    are neurons, and `remedy_` names it. Keeping costs d / 8 bytes per unique pattern, scoring
+    O(patterns of the class * d / 64).
 
     >>> features = torch.tensor([[1.0, 0.0, 2.0], [0.5, 0.0, 3.0], [0.0, 9.0, 0.0]])
     >>> trace = Trace(torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), {"penultimate": features})
@@ -61,6 +62,7 @@ class ActivationPattern(Monitor):
             features = features_by_class(traces, self.layer, self.limit, self.seed)
             patterns = {label: _unique(self._packed(rows)) for label, rows in features.items()}
         self.patterns_ = {label: torch.from_numpy(patterns[label].view(np.int64)) for label in patterns}
+        self.remedy_ = unseen_remedy(patterns, self.classes_)
 
     def _score(self, trace: Trace) -> Tensor:
         features, classes = trace.layer(self.layer), trace.predictions

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.blocks import fitting_classes
 from assay.monitors.sample import TraceSample
 from assay.monitors.unsaved import _Unsaved, one_score_per_row
 from assay.trace import Trace
@@ -54,8 +55,8 @@ class Adapter(_Unsaved):
     def _fit(self, traces: Iterator[Trace]) -> None:
         sample = TraceSample(self.sample, self.seed)
         for trace in traces:
-            classes = trace.predictions if trace.labels is None else trace.labels
-            sample.add(Trace(trace.logits, {layer: trace.layer(layer) for layer in self.layers}, classes))
+            features = {layer: trace.layer(layer) for layer in self.layers}
+            sample.add(Trace(trace.logits, features, fitting_classes(trace)))
         kept = sample.trace()
         if callable(getattr(self.detector, "fit_features", None)):
             self.detector.fit_features(self._read(kept), kept.known_labels)

@@ -1,6 +1,6 @@
 """Which rows teach a class what is normal, and what a class that no row taught gets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -31,10 +31,25 @@ def features_by_class(traces: Iterator[Trace], layer: str, size: int | None, see
     return {label: reservoirs[label].rows() for label in sorted(reservoirs)}
 
 
+def unseen_remedy(seen: Iterable[int], count: int) -> str:
+    """For `remedy_`: the classes that no row taught; empty where there are none."""
+    missing = sorted(set(range(count)) - set(seen))
+    if not missing:
+        return ""
+    return (
+        f"no rows of classes {missing}: whatever is predicted as one of them gets the largest score; "
+        "fit on rows of every class"
+    )
+
+
 def some_class(classes: object) -> None:
     """A clear error where no row taught any class."""
     if not classes:
-        raise InputError(
-            "expected correctly classified rows to learn from, got none; pass labels of the network's own "
-            "classes, or a Trace without labels to go by its predictions"
-        )
+        raise no_class()
+
+
+def no_class() -> InputError:
+    return InputError(
+        "expected correctly classified rows to learn from, got none; pass labels of the network's own "
+        "classes, or a Trace without labels to go by its predictions"
+    )

@@ -78,6 +78,7 @@ class _Combination(Monitor):
                     f"expected finite scores of {member!r} in distribution, got others; leave it out"
                 )
         self.reference_ = [found.sort().values for found in scores]
+        self.remedy_ = "; ".join(member.remedy_ for member in self.members if member.remedy_)
 
     def _score(self, trace: Trace) -> Tensor:
         return self._combined(self.p_values(trace))

@@ -1,6 +1,6 @@
 """EnsembleDisagreement: doubt what several networks see differently (Lakshminarayanan et al. 2017)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -29,10 +29,6 @@ class EnsembleDisagreement(Monitor):
         check_measure(measure)
         self.networks = list(networks)
         self.measure = measure
-
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        for _ in traces:
-            pass
 
     def _score(self, trace: Trace) -> Tensor:
         observed = [

@@ -7,15 +7,16 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.class_rows import UNSEEN, some_class, teaching
+from assay.monitors.blocks import in_blocks
+from assay.monitors.class_rows import UNSEEN, no_class, teaching, unseen_remedy
 from assay.monitors.monitor import Monitor
 from assay.trace import Trace
 
 FLAT = 1e-2
 """Of a neuron's spread over all classes: the least it is given within one class."""
 
-BLOCK = 4096
-"""Rows scored at a time, which bounds memory."""
+BLOCK = 256
+"""Rows scored at a time: few enough to stay in the cache."""
 
 MEASURES = ("share", "excess")
 
@@ -30,7 +31,7 @@ class GaussianInterval(Monitor):
     From streamed sums, so fitting needs no sample: O(classes * d) memory. Rows teach their predicted class;
     misclassified ones, where labels tell, teach none. A neuron that is constant within a class is given a
     hundredth of its spread over all classes; a class with one row, the whole of it. A class without rows
-    gets the largest score: 1, or UNSEEN for "excess".
+    gets the largest score, 1 or for "excess" UNSEEN, and `remedy_` names it.
     """
 
     def __init__(self, layer: str = "penultimate", k: float = 2.0, measure: str = "share") -> None:
@@ -48,13 +49,13 @@ class GaussianInterval(Monitor):
 
     def _fit(self, traces: Iterator[Trace]) -> None:
         counts, totals, squares, shift = self._sums(traces)
-        some_class(int(counts.sum()))
         everything = _deviation(counts.sum(0, keepdim=True), totals.sum(0, keepdim=True), squares.sum(0))
         spread = _positive(everything[0])
         within = torch.where(counts > 1, _deviation(counts, totals, squares), spread)
         self.seen_ = counts[:, 0] > 0
         self.means_ = torch.where(counts > 0, shift + totals / counts.clamp(min=1), 0.0)
         self.deviations_ = torch.maximum(within, FLAT * spread)
+        self.remedy_ = unseen_remedy(self.seen_.nonzero()[:, 0].tolist(), self.classes_)
 
     def _score(self, trace: Trace) -> Tensor:
         parts = torch.split(trace.layer(self.layer), BLOCK), torch.split(trace.predictions, BLOCK)
@@ -64,17 +65,23 @@ class GaussianInterval(Monitor):
     def _sums(self, traces: Iterator[Trace]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Counts (classes, 1), sums and sums of squares (classes, d), about the first row, which keeps
         squares of far-off features from swallowing their spread."""
-        first = next(traces)
-        shift = first.layer(self.layer)[:1].double().sum(dim=0)
+        blocks = in_blocks(self._taught(trace) for trace in traces)
+        first = next(blocks, None)
+        if first is None:
+            raise no_class()
+        shift = first[0][0].double()
         counts = torch.zeros(self.classes_, 1, dtype=torch.float64)
         totals, squares = (torch.zeros(self.classes_, len(shift), dtype=torch.float64) for _ in range(2))
-        for trace in chain([first], traces):
-            rows = teaching(trace)
-            features, classes = trace.layer(self.layer)[rows].double() - shift, trace.predictions[rows]
+        for features, classes in chain([first], blocks):
+            centred = features.double() - shift
             counts.index_add_(0, classes, torch.ones(len(classes), 1, dtype=torch.float64))
-            totals.index_add_(0, classes, features)
-            squares.index_add_(0, classes, features**2)
+            totals.index_add_(0, classes, centred)
+            squares.index_add_(0, classes, centred.square())
         return counts, totals, squares, shift
+
+    def _taught(self, trace: Trace) -> tuple[Tensor, Tensor]:
+        rows = teaching(trace)
+        return trace.layer(self.layer)[rows], trace.predictions[rows]
 
     def _outside(self, rows: Tensor, classes: Tensor) -> Tensor:
         distances = (rows - self.means_[classes]).abs_() / self.deviations_[classes]

@@ -1,7 +1,5 @@
 """InputRange: a declared rule that a file can hold: no input value outside what the sensor can give."""
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
@@ -28,10 +26,6 @@ class InputRange(Monitor):
             raise InputError(f"expected low at most high, got {low} and {high}")
         self.low = low
         self.high = high
-
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        for _ in traces:
-            pass
 
     def _score(self, trace: Trace) -> Tensor:
         inputs = trace.known_inputs

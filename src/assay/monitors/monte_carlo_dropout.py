@@ -1,7 +1,5 @@
 """MonteCarloDropout: doubt what thinned copies of the network are unsure of (Gal and Ghahramani 2016)."""
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
@@ -31,10 +29,6 @@ class MonteCarloDropout(Monitor):
         self.passes = passes
         self.measure = measure
         self.seed = seed
-
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        for _ in traces:
-            pass
 
     def _score(self, trace: Trace) -> Tensor:
         logits = self.network.dropout_logits(trace.known_inputs, self.passes, self.seed)

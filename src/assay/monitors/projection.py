@@ -1,12 +1,14 @@
 """Two dimensions out of many, kept as plain tensors: chosen neurons, PCA or Isomap."""
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 import torch
-from scipy.sparse.csgraph import connected_components
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components, shortest_path
+from scipy.spatial.distance import cdist
 from sklearn.decomposition import PCA
-from sklearn.manifold import Isomap
 from sklearn.neighbors import kneighbors_graph
 from torch import Tensor
 
@@ -37,7 +39,8 @@ def geodesic(rows: Tensor, landmarks: int, neighbors: int, seed: int) -> dict[st
     """Isomap (Tenenbaum et al. 2000) of at most `landmarks` of the rows, as the tensors its out-of-sample
     extension needs: n landmarks cost n * (n + d) numbers to keep and n^3 steps to fit.
 
-    The neighbourhood grows until the graph is connected, so that every geodesic is finite.
+    Written out because scikit-learn's cannot be stored without pickle, warns where the neighbours' graph
+    falls apart, and starts its sparse eigensolver from the global random state; tested against it.
     """
     order = np.random.default_rng(seed).permutation(len(rows))[:landmarks]
     chosen = torch.unique(rows[np.sort(order)].double(), dim=0)
@@ -47,22 +50,34 @@ def geodesic(rows: Tensor, landmarks: int, neighbors: int, seed: int) -> dict[st
             "fit on more data or use projection=None"
         )
     reach = min(neighbors, len(chosen) - 1)
-    while connected_components(kneighbors_graph(chosen.numpy(), reach), directed=False)[0] > 1:
-        reach = min(2 * reach, len(chosen) - 1)
-    fit = Isomap(n_neighbors=reach, n_components=2, eigen_solver="dense").fit(chosen.numpy())
-    kernel = -0.5 * torch.from_numpy(fit.dist_matrix_).double() ** 2
-    values, vectors = (
-        torch.from_numpy(part) for part in (fit.kernel_pca_.eigenvalues_, fit.kernel_pca_.eigenvectors_)
-    )
+    lengths = torch.from_numpy(_geodesics(chosen.numpy(), reach))
+    kernel = -0.5 * lengths**2
+    means = kernel.mean(dim=0)
+    values, vectors = torch.linalg.eigh(kernel - means - means[:, None] + means.mean())
+    values, vectors = values[-2:].flip(0), vectors[:, -2:].flip(1)
+    signs = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True)).sign()
     # A coordinate without extent (eigenvalue zero) stays zero instead of dividing by nothing.
     scales = torch.where(values > 1e-12 * values.max(), values, torch.inf).rsqrt()
     return {
         "landmarks": chosen,
-        "geodesics": torch.from_numpy(fit.dist_matrix_).double(),
-        "kernel_means": kernel.mean(dim=0),
-        "axes": (vectors * scales).contiguous(),
+        "geodesics": lengths,
+        "kernel_means": means,
+        "axes": (vectors * signs * scales).contiguous(),
         "neighbors": torch.tensor(reach),
     }
+
+
+def _geodesics(points: NDArray[np.float64], neighbors: int) -> NDArray[np.float64]:
+    """Shortest paths along the neighbours' graph; parts of it are joined where they come closest."""
+    graph = kneighbors_graph(points, neighbors, mode="distance").tolil()
+    count, parts = connected_components(graph, directed=False)
+    for one, other in combinations(range(count), 2):
+        mine, theirs = np.flatnonzero(parts == one), np.flatnonzero(parts == other)
+        between = cdist(points[mine], points[theirs])
+        row, column = np.unravel_index(between.argmin(), between.shape)
+        graph[mine[row], theirs[column]] = between[row, column]
+    lengths: NDArray[np.float64] = shortest_path(graph.tocsr(), directed=False)
+    return lengths
 
 
 def projected(projection: dict[str, Tensor], rows: Tensor) -> Tensor:

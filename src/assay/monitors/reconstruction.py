@@ -8,7 +8,8 @@ from torch.nn import functional as F
 
 from assay.errors import InputError
 from assay.monitors.alocc import OPTIMIZERS, Training, Weights, realness, reconstructed, trained
-from assay.monitors.class_rows import UNSEEN
+from assay.monitors.blocks import fitting_classes
+from assay.monitors.class_rows import UNSEEN, unseen_remedy
 from assay.monitors.monitor import Monitor
 from assay.monitors.reservoir import Reservoir
 from assay.trace import Trace
@@ -93,6 +94,7 @@ class Reconstruction(Monitor):
             if self.measure == "discriminator":
                 self.discriminators_[key] = discriminator
         scores = torch.cat([self._doubt(key, rows) for key, rows in inputs.items()])
+        self.remedy_ = unseen_remedy(inputs, self.classes_) if self.per_class else ""
         self.paper_thresholds_ = _averages(scores, torch.cat(list(classes.values())), self.classes_)
 
     def _score(self, trace: Trace) -> Tensor:
@@ -116,7 +118,7 @@ class Reconstruction(Monitor):
         inputs: dict[int, Reservoir] = {}
         classes: dict[int, Reservoir] = {}
         for trace in traces:
-            values, labels = self._checked_inputs(trace), _known_classes(trace)
+            values, labels = self._checked_inputs(trace), fitting_classes(trace)
             keys = labels if self.per_class else torch.full_like(labels, ALL)
             for key in torch.unique(keys).tolist():
                 inputs.setdefault(key, Reservoir(self.sample, self.seed)).add(values[keys == key])
@@ -178,17 +180,6 @@ class Reconstruction(Monitor):
                 else:
                     scores.append((made - rows).double().square().flatten(1).mean(dim=1))
         return torch.cat(scores)
-
-
-def _known_classes(trace: Trace) -> Tensor:
-    if trace.labels is None:
-        return trace.predictions
-    if len(trace) and not 0 <= int(trace.labels.min()) <= int(trace.labels.max()) < trace.logits.shape[1]:
-        raise InputError(
-            f"expected labels from 0 to {trace.logits.shape[1] - 1}, got {int(trace.labels.min())} to "
-            f"{int(trace.labels.max())}; fit the reconstruction on known classes only"
-        )
-    return trace.labels
 
 
 def _averages(scores: Tensor, classes: Tensor, count: int) -> Tensor:

@@ -8,6 +8,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.blocks import fitting_classes
 from assay.monitors.max_softmax import MaxSoftmax
 from assay.monitors.monitor import Monitor
 from assay.monitors.sample import TraceSample
@@ -48,26 +49,18 @@ class TemperatureScaled(Monitor):
     def _fit(self, traces: Iterator[Trace]) -> None:
         sample = TraceSample(self.sample, self.seed)
         for trace in traces:
-            _check_labels(trace)
+            fitting_classes(trace)  # refuses labels of other classes
             sample.add(trace)
         kept = sample.trace()
         self.temperature_ = _best_temperature(kept.logits.double(), kept.known_labels)
         self.monitor.fit(self._scaled(kept))
+        self.remedy_ = self.monitor.remedy_
 
     def _score(self, trace: Trace) -> Tensor:
         return self.monitor.score(self._scaled(trace))
 
     def _scaled(self, trace: Trace) -> Trace:
         return Trace(trace.logits / self.temperature_, trace.features, trace.labels, trace.inputs)
-
-
-def _check_labels(trace: Trace) -> None:
-    labels, classes = trace.known_labels, trace.logits.shape[1]
-    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
-        raise InputError(
-            f"expected labels from 0 to {classes - 1}, got {int(labels.min())} to {int(labels.max())}; "
-            "fit the temperature on known classes only"
-        )
 
 
 def _best_temperature(logits: Tensor, labels: Tensor) -> float:
