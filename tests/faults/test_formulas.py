@@ -25,7 +25,7 @@ def coloured():
 def photo(side=64):
     generator = torch.Generator().manual_seed(1)
     light = smooth_noise((3, 1, side, side), 2.0, generator)
-    return torch.sigmoid(light + 0.5 * smooth_noise((3, 3, side, side), 8.0, generator))
+    return torch.sigmoid(light + 0.3 * smooth_noise((3, 3, side, side), 8.0, generator))
 
 
 def test_gaussian_and_speckle_noise_have_the_published_spread():
