@@ -16,19 +16,15 @@ _HOMES = {
     "OutputDistribution": "omniinput.distribution",
     "Trace": "trace",
     "Verdict": "guard",
+    "VolatilityWatch": "volatility",
     "cross_model_normalised": "omniinput.normalisation",
     "load": "storage",
     "sample_outputs": "omniinput.sampling",
     "save": "storage",
+    "volatility_in_certainty": "volatility",
     "write_report": "report",
 }
-_ROOMS = {
-    "data",
-    "errors",
-    "faults",
-    "monitors",
-    "report",
-}
+_ROOMS = {"data", "errors", "faults", "monitors", "report", "volatility"}
 
 __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 
@@ -38,6 +34,7 @@ if TYPE_CHECKING:
     from assay import faults as faults
     from assay import monitors as monitors
     from assay import report as report
+    from assay import volatility as volatility
     from assay.errors import AssayError as AssayError
     from assay.guard import Guard as Guard
     from assay.guard import Verdict as Verdict
@@ -51,6 +48,8 @@ if TYPE_CHECKING:
     from assay.storage import load as load
     from assay.storage import save as save
     from assay.trace import Trace as Trace
+    from assay.volatility import VolatilityWatch as VolatilityWatch
+    from assay.volatility import volatility_in_certainty as volatility_in_certainty
 
 
 def __getattr__(name: str) -> Any:
