@@ -3,8 +3,8 @@
 ANN and CNN are Table I's. The VGG-like network keeps Table I's shape (three blocks of convolution, batch
 norm, ReLU, pooling and dropout, two fully connected layers, SGD 0.05 with steps, label smoothing 0.1) at a
 quarter of the widths and a fraction of the epochs, which is what two cores train in minutes;
-docs/papers/volatility.md says so beside its figures. After each epoch the logits on the validation rows are kept: they are the training
-trajectory of Figure 6. A run that is stopped goes on from its last epoch.
+docs/papers/volatility.md says so beside its figures. After each epoch the logits on the validation rows are
+kept: they are the training trajectory of Figure 6. A run that is stopped goes on from its last epoch.
 """
 
 import argparse

@@ -18,7 +18,7 @@ class Reference:
 
     Drawing with replacement would make ties, which VC reads as smoothness. Windows drawn from one finite
     sample vary too little, by the factor 1 - W / n of finite-population sampling; the spread is corrected for
-    that. What remains is that the sample itself is one draw: `standard_error` says how far its mean may be off.
+    that. The sample itself remains one draw: `standard_error` says how far its mean may be off.
 
     `block` > 1 draws whole blocks of neighbouring rows, for streams whose neighbours are alike.
     """
@@ -39,7 +39,13 @@ class Reference:
 
         Costs the sorting of `resamples` windows.
         """
-        certainties = margins(checked(probabilities))
+        return cls.of_margins(margins(checked(probabilities)), window, block, resamples, seed)
+
+    @classmethod
+    def of_margins(
+        cls, certainties: Doubles, window: int, block: int = 1, resamples: int = 1000, seed: int = 0
+    ) -> Self:
+        """The same from margins (Eq. 4) that are already there."""
         rows = len(certainties)
         if rows < window:
             raise InputError(

@@ -172,19 +172,21 @@ class VolatilityWatch:
             "false_alarm_rate": self.false_alarm_rate,
             "block": self.block,
             "evidence": self.evidence_,
-            "held": np.array(self.rolling_.arrivals),
+            "held": np.array(self.rolling_.arrivals) if self.rows_ else None,
             "rows": self.rows_,
             "bad_rows": self.bad_rows_,
-            "history": np.array(self.history_, dtype=float).reshape(-1, 4),
+            "history": np.array(self.history_) if self.history_ else None,
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         watch = cls(state["window"], false_alarm_rate=state["false_alarm_rate"], block=state["block"])
         watch.evidence_ = state["evidence"]
-        watch.rolling_ = RollingVolatility(watch.window, state["held"].tolist())
+        if state["held"] is not None:
+            watch.rolling_ = RollingVolatility(watch.window, state["held"].tolist())
         watch.rows_, watch.bad_rows_ = state["rows"], state["bad_rows"]
-        watch.history_.extend(map(tuple, state["history"].tolist()))
+        if state["history"] is not None:
+            watch.history_.extend(map(tuple, state["history"].tolist()))
         return watch
 
     def _fitted(self) -> Evidence:
