@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 # Public name -> the module that defines it. Modules load on first use, so that `import assay` costs little
 # more than `import torch`.
 _HOMES = {
+    "AccuracyEstimator": "volatility",
     "AssayError": "errors",
     "CausalLM": "omniinput.language",
     "Guard": "guard",
@@ -15,20 +16,20 @@ _HOMES = {
     "Network": "network",
     "OutputDistribution": "omniinput.distribution",
     "Trace": "trace",
+    "TrainingRecord": "volatility",
     "Verdict": "guard",
+    "VolatilityWatch": "volatility",
+    "compare_volatility": "volatility",
     "cross_model_normalised": "omniinput.normalisation",
+    "estimate_accuracy": "volatility",
     "load": "storage",
     "sample_outputs": "omniinput.sampling",
     "save": "storage",
+    "smallest_contamination": "volatility",
+    "volatility_in_certainty": "volatility",
     "write_report": "report",
 }
-_ROOMS = {
-    "data",
-    "errors",
-    "faults",
-    "monitors",
-    "report",
-}
+_ROOMS = {"data", "errors", "faults", "monitors", "report", "volatility"}
 
 __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from assay import faults as faults
     from assay import monitors as monitors
     from assay import report as report
+    from assay import volatility as volatility
     from assay.errors import AssayError as AssayError
     from assay.guard import Guard as Guard
     from assay.guard import Verdict as Verdict
@@ -51,6 +53,13 @@ if TYPE_CHECKING:
     from assay.storage import load as load
     from assay.storage import save as save
     from assay.trace import Trace as Trace
+    from assay.volatility import AccuracyEstimator as AccuracyEstimator
+    from assay.volatility import TrainingRecord as TrainingRecord
+    from assay.volatility import VolatilityWatch as VolatilityWatch
+    from assay.volatility import compare_volatility as compare_volatility
+    from assay.volatility import estimate_accuracy as estimate_accuracy
+    from assay.volatility import smallest_contamination as smallest_contamination
+    from assay.volatility import volatility_in_certainty as volatility_in_certainty
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ import typer
 from assay.cli.demo import demo
 from assay.cli.observe import observe
 from assay.cli.status import WRONG_USE
+from assay.cli.volatility import volatility
 
 app = typer.Typer(
     name="assay",
@@ -18,7 +19,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-for command in (demo, observe):
+for command in (demo, observe, volatility):
     app.command()(command)
 
 

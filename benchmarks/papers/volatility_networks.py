@@ -1,0 +1,169 @@
+"""The networks of the volatility paper's Table I, trained here once and kept in a cache folder.
+
+ANN and CNN are Table I's. The VGG-like network keeps Table I's shape (three blocks of convolution, batch
+norm, ReLU, pooling and dropout, two fully connected layers, SGD 0.05 with steps, label smoothing 0.1) at a
+quarter of the widths and a fraction of the epochs, which is what two cores train in minutes;
+docs/papers/volatility.md says so beside its figures. After each epoch the logits on the validation rows are
+kept: they are the training trajectory of Figure 6. A run that is stopped goes on from its last epoch.
+"""
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+Pair = tuple[Tensor, Tensor]
+
+
+def mnist(folder: Path) -> tuple[Pair, Pair]:
+    """(train, test) as images (N, 1, 28, 28) in [0, 1] and labels."""
+
+    def pair(name: str) -> Pair:
+        pixels = np.fromfile(folder / f"{name}-images-idx3-ubyte", np.uint8, offset=16)
+        labels = np.fromfile(folder / f"{name}-labels-idx1-ubyte", np.uint8, offset=8)
+        return torch.from_numpy(pixels).view(-1, 1, 28, 28) / 255, torch.from_numpy(labels).long()
+
+    return pair("train"), pair("t10k")
+
+
+def cifar10(folder: Path) -> tuple[Pair, Pair]:
+    """(train, test) as images (N, 3, 32, 32) in [0, 1] and labels; a PNG row is one image."""
+
+    def pair(names: list[str], labels: str) -> Pair:
+        rows = np.concatenate(
+            [np.asarray(Image.open(folder / f"{name}.png").convert("RGB")) for name in names]
+        )
+        images = torch.from_numpy(rows.reshape(-1, 32, 32, 3)).permute(0, 3, 1, 2).contiguous() / 255
+        return images, torch.tensor(json.loads((folder / f"{labels}.json").read_text()))
+
+    train = pair([f"data_batch_{number}" for number in range(1, 6)], "train_lables")
+    return train, pair(["test_batch"], "test_lables")
+
+
+class Normalised(nn.Module):
+    """Mean and standard deviation inside the network, so that attacks work on pixels in [0, 1]."""
+
+    def __init__(self, body: nn.Module, mean: tuple[float, ...], deviation: tuple[float, ...]) -> None:
+        super().__init__()
+        self.body = body
+        self.register_buffer("mean", torch.tensor(mean).view(1, -1, 1, 1))
+        self.register_buffer("deviation", torch.tensor(deviation).view(1, -1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.body((images - self.mean) / self.deviation)
+
+
+def ann() -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)
+    )
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(3136, 128), nn.ReLU(), nn.Linear(128, 10),
+    )  # fmt: skip
+
+
+def vgg(widths: tuple[int, ...] = (16, 32, 64)) -> nn.Module:
+    layers: list[nn.Module] = []
+    for before, width in zip((3, *widths), widths, strict=False):
+        layers += [
+            nn.Conv2d(before, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(),
+            nn.MaxPool2d(2), nn.Dropout(0.2),
+        ]  # fmt: skip
+    layers += [nn.Flatten(), nn.Linear(16 * widths[-1], 256), nn.ReLU(), nn.Dropout(0.3), nn.Linear(256, 10)]
+    return Normalised(nn.Sequential(*layers), (0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One column of Table I."""
+
+    build: type[nn.Module] | object
+    dataset: str
+    validation: int
+    epochs: int
+    sgd: bool
+
+
+RECIPES = {
+    "ann": Recipe(ann, "mnist", 6_000, 30, sgd=False),
+    "cnn": Recipe(cnn, "mnist", 6_000, 20, sgd=False),
+    "vgg": Recipe(vgg, "cifar10", 5_000, 8, sgd=True),
+}
+
+
+def train(name: str, data: Path, cache: Path, epochs: int | None = None, seed: int = 0) -> None:
+    """Train one recipe, at most `epochs` further epochs, keeping weights and validation logits."""
+    recipe = RECIPES[name]
+    (images, labels), _ = {"mnist": mnist, "cifar10": cifar10}[recipe.dataset](data / recipe.dataset)
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    held, kept = order[: recipe.validation], order[recipe.validation :]
+    torch.manual_seed(seed)
+    module = recipe.build().to(memory_format=torch.channels_last)
+    optimiser = (
+        torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
+        if recipe.sgd
+        else torch.optim.Adam(module.parameters(), lr=0.001)
+    )
+    steps = torch.optim.lr_scheduler.StepLR(
+        optimiser, max(1, recipe.epochs * 2 // 5), 0.2 if recipe.sgd else 1.0
+    )
+    path = cache / f"{name}.pt"
+    trajectory: list[Tensor] = []
+    if path.exists():
+        known = torch.load(path, weights_only=True)
+        module.load_state_dict(known["weights"])
+        optimiser.load_state_dict(known["optimiser"])
+        steps.load_state_dict(known["steps"])
+        trajectory = list(known["trajectory"])
+    last = min(recipe.epochs, len(trajectory) + (epochs or recipe.epochs))
+    for epoch in range(len(trajectory), last):
+        module.train()
+        generator = torch.Generator().manual_seed(seed + epoch)
+        for rows in kept[torch.randperm(len(kept), generator=generator)].split(128):
+            optimiser.zero_grad()
+            logits = module(images[rows].contiguous(memory_format=torch.channels_last))
+            nn.functional.cross_entropy(logits, labels[rows], label_smoothing=0.1).backward()
+            optimiser.step()
+        steps.step()
+        trajectory.append(_logits(module, images[held]))
+        accuracy = (trajectory[-1].argmax(1) == labels[held]).float().mean().item()
+        print(f"{name} epoch {epoch + 1}: validation accuracy {accuracy:.4f}", flush=True)
+        torch.save(
+            {
+                "weights": module.state_dict(),
+                "optimiser": optimiser.state_dict(),
+                "steps": steps.state_dict(),
+                "trajectory": trajectory,
+                "labels": labels[held],
+                "held": held,
+            },
+            path,
+        )
+
+
+def _logits(module: nn.Module, images: Tensor) -> Tensor:
+    module.eval()
+    with torch.no_grad():
+        return torch.cat([module(part) for part in images.split(500)])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=list(RECIPES))
+    parser.add_argument("--data", type=Path, default=Path("../data"))
+    parser.add_argument("--cache", type=Path, default=Path("../cache"))
+    parser.add_argument("--epochs", type=int, default=None, help="at most so many further epochs in this run")
+    arguments = parser.parse_args()
+    for chosen in arguments.names:
+        train(chosen, arguments.data, arguments.cache, arguments.epochs)

@@ -1,0 +1,46 @@
+"""TrainingRecord inside other people's training loops. Their packages are imported only when asked for."""
+
+import importlib
+from typing import Any
+
+from assay.errors import MissingExtraError
+from assay.network import Network
+from assay.volatility.training import TrainingRecord
+
+
+def lightning_callback(record: TrainingRecord, validation: Any, patience: int | None = None) -> Any:
+    """A Lightning `Callback` that records after each training epoch and may stop training.
+
+    `validation` is what `Network.observe` takes; the LightningModule's forward must return logits.
+    """
+    lightning = _imported("lightning.pytorch", "lightning")
+
+    class RecordVolatility(lightning.Callback):  # type: ignore[misc, name-defined]
+        def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
+            after_epoch = record.callback(Network(module, layers=()), validation, patience)
+            trainer.should_stop = after_epoch(trainer.current_epoch) or trainer.should_stop
+
+    return RecordVolatility()
+
+
+def trainer_callback(record: TrainingRecord, validation: Any, patience: int | None = None) -> Any:
+    """A `TrainerCallback` for the Hugging Face Trainer that records after each epoch and may stop training.
+
+    `validation` is (dict of tensors, labels), or whatever else `Network.observe` takes for the model.
+    """
+    transformers = _imported("transformers", "hf")
+
+    class RecordVolatility(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+        def on_epoch_end(self, args: Any, state: Any, control: Any, **others: Any) -> Any:
+            after_epoch = record.callback(Network(others["model"], layers=()), validation, patience)
+            control.should_training_stop = after_epoch(round(state.epoch)) or control.should_training_stop
+            return control
+
+    return RecordVolatility()
+
+
+def _imported(module: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(module.partition(".")[0], extra) from error

@@ -1,0 +1,85 @@
+"""What an estimate may look at: predictions in operation; on the reference also which of them are right."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from assay.errors import InputError
+from assay.trace import Trace
+from assay.volatility.certainty import Doubles, margins
+from assay.volatility.probabilities import checked
+
+Whole = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """N rows of probabilities and, where there are two networks, the classes the other one predicted."""
+
+    probabilities: Doubles
+    other: Whole | None = None
+
+    @classmethod
+    def of(cls, operational: Any, other: Any = None) -> "Predictions":
+        """From Traces or probabilities, checked."""
+        rows = checked(operational).astype(np.float64, copy=False)
+        if not len(rows):
+            raise InputError("expected at least one operational prediction, got none")
+        if other is None:
+            return cls(rows)
+        classes = checked(other).argmax(axis=1)
+        if len(classes) != len(rows):
+            raise InputError(
+                f"expected the other network's predictions of the same {len(rows)} rows, got {len(classes)}; "
+                "observe both networks on the same inputs"
+            )
+        return cls(rows, classes)
+
+    def __len__(self) -> int:
+        return len(self.probabilities)
+
+    @cached_property
+    def confidence(self) -> Doubles:
+        return np.asarray(self.probabilities.max(axis=1))
+
+    @cached_property
+    def classes(self) -> Whole:
+        return np.asarray(self.probabilities.argmax(axis=1))
+
+    @cached_property
+    def negative_entropy(self) -> Doubles:
+        p = self.probabilities
+        return np.asarray((p * np.log(np.where(p > 0, p, 1.0))).sum(axis=1))
+
+    @cached_property
+    def margins(self) -> Doubles:
+        return margins(self.probabilities)
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Predictions whose labels are known."""
+
+    predictions: Predictions
+    labels: Whole
+
+    @classmethod
+    def of(cls, trace: Trace, other: Any = None) -> "Labelled":
+        labels = trace.known_labels.numpy()
+        predictions = Predictions.of(trace, other)
+        if labels.min() < 0 or labels.max() >= trace.logits.shape[1]:
+            raise InputError(
+                f"expected labels from 0 to {trace.logits.shape[1] - 1}, got {labels.min()} to "
+                f"{labels.max()}; estimates of accuracy need labels the network can predict"
+            )
+        return cls(predictions, labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def correct(self) -> Doubles:
+        return np.asarray(self.predictions.classes == self.labels, float)

@@ -1,0 +1,129 @@
+"""Evidence against "the stream is like the clean data" that may be looked at after every row.
+
+Evidence is the capital of a gambler who starts with 1 and bets, at odds that are fair or worse on clean data,
+that the stream has changed (a betting martingale: Ville 1939; for conformal p-values Vovk, Nouretdinov and
+Gammerman 2003; e-processes: Ramdas et al. 2023). On a clean stream of any length the chance that the capital
+ever reaches 1/a is at most a, so looking often costs nothing.
+
+Half of the capital bets on single rows. The conformal p-value of a row is the share of clean margins at or
+below its own. Given the clean rows, the chance of a p-value below k/(n+1) is not k/(n+1) but a Beta(k, n+1-k)
+draw, and a long stream would find out; so odds are set by an upper confidence limit of that chance
+(calibration-conditional p-values: Bates, Candes, Lei, Romano and Sesia 2023). A bet says: a share of the rows
+is contaminated, and those fall among the lowest (or highest) q of clean margins.
+
+The other half bets on log VC, once per full window, by the calibrator f(p) = (1 - p + p ln p) / (p ln^2 p) of
+Vovk and Wang 2021 on the rank of log VC among clean windows. Ranks among resampled windows are p-values only
+as far as the resampling is true to fresh windows; the false-alarm rate is checked by simulation in the tests.
+
+A change may come late, when all bets have long been lost on clean rows. So capital is staked piece by piece:
+before round j, 1/(j+1) of what is still unstaked. Evidence for a change at round j is then at most j (j+1)
+times weaker than if its time had been known, and never lost.
+"""
+
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+from scipy.stats import beta, norm
+
+from assay.storage import storable
+from assay.volatility.certainty import Doubles
+from assay.volatility.reference import Reference
+
+LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+"""Shares q of clean margins that a contaminated row is bet to lie among."""
+SHARES = (0.01, 0.03, 0.1, 0.3, 0.9)
+"""Shares of contaminated rows that are bet on."""
+ROUND = 100
+"""Rows (with blocks: every block-th row) after which bets are settled and new capital is staked."""
+
+
+@storable("volatility.Staked")
+@dataclass
+class Staked:
+    """Capital on several bets, as logarithms, and what is still unstaked."""
+
+    bets: Doubles
+    rounds: int = 0
+
+    @classmethod
+    def on(cls, bets: int) -> Self:
+        return cls(np.full(bets, -np.inf))
+
+    def play(self, returns: Doubles | float) -> None:
+        """One round: stake 1/(j+1) of the unstaked capital 1/j, evenly; then every bet pays its return."""
+        self.rounds += 1
+        moved = -np.log(self.rounds) - np.log(self.rounds + 1) - np.log(len(self.bets))
+        self.bets = np.logaddexp(self.bets, moved) + returns
+
+    @property
+    def log_capital(self) -> float:
+        return float(np.logaddexp(-np.log(self.rounds + 1), np.logaddexp.reduce(self.bets)))
+
+
+@storable("volatility.Evidence")
+@dataclass
+class Evidence:
+    """The two gamblers of one watch; half of `false_alarm_rate` pays for the clean sample being finite."""
+
+    reference: Reference
+    false_alarm_rate: float
+    on_rows: Staked = field(default_factory=lambda: Staked.on(2 * len(LEVELS) * len(SHARES)))
+    on_windows: Staked = field(default_factory=lambda: Staked.on(1))
+    hits: Doubles = field(default_factory=lambda: np.zeros(2 * len(LEVELS)))
+    """Rows of the running round below each lower, above each upper limit."""
+    counted: int = 0
+    """Rows of the running round."""
+    log_evidence: float = 0.0
+    """log of the mean of the two capitals, when bets were last settled."""
+    strongest: float = 0.0
+    """The largest log evidence ever."""
+
+    def __post_init__(self) -> None:
+        clean = self.reference.margins
+        ranks = np.clip(np.ceil(np.array(LEVELS) * (len(clean) + 1)).astype(int), 1, len(clean))
+        self._lower, self._upper = clean[ranks - 1], clean[len(clean) - ranks]
+        doubt = self.false_alarm_rate / 2 / (2 * len(LEVELS) + 2)
+        chances = beta.isf(doubt, ranks, len(clean) + 1 - ranks)
+        chances = np.tile(chances, 2)[:, None]
+        shares = np.array(SHARES)
+        self._won = np.log1p(shares * (1 / chances - 1))
+        self._lost = np.log1p(-shares)
+        self.allowance = float(norm.isf(doubt)) * self.reference.standard_error
+        self.round = min(ROUND, self.reference.window // self.reference.block)
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the evidence has ever reached 2 / false_alarm_rate."""
+        return bool(self.strongest >= np.log(2 / self.false_alarm_rate))
+
+    def add_rows(self, margins: Doubles) -> None:
+        """Bet on rows, in order; how a stream is cut into calls makes no difference."""
+        while len(margins):
+            part, margins = np.split(margins, [self.round - self.counted])
+            self.hits[: len(LEVELS)] += (part[:, None] < self._lower).sum(axis=0)
+            self.hits[len(LEVELS) :] += (part[:, None] > self._upper).sum(axis=0)
+            self.counted += len(part)
+            if self.counted == self.round:
+                won, lost = self.hits[:, None], self.counted - self.hits[:, None]
+                self._settle(self.on_rows, (won * self._won + lost * self._lost).ravel())
+                self.hits, self.counted = np.zeros_like(self.hits), 0
+
+    def add_window(self, log_vc: float) -> float:
+        """Bet on the log VC of a full window that shares no row with the last; gives its p-value."""
+        p = self.reference.p_value(log_vc, self.allowance)
+        self._settle(self.on_windows, np.log(_calibrator(p)))
+        return p
+
+    def _settle(self, staked: Staked, returns: Doubles | float) -> None:
+        staked.play(returns)
+        capitals = np.logaddexp(self.on_rows.log_capital, self.on_windows.log_capital)
+        self.log_evidence = float(capitals - np.log(2))
+        self.strongest = max(self.strongest, self.log_evidence)
+
+
+def _calibrator(p: float) -> float:
+    """The integral over k in (0, 1) of k p^(k-1): large for small p, 1 on average over uniform p."""
+    if p > 0.999:  # the closed form is 0 / 0 at p = 1, where the integral is 1/2
+        return 0.5
+    return float((1 - p + p * np.log(p)) / (p * np.log(p) ** 2))

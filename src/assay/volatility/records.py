@@ -1,0 +1,102 @@
+"""Probabilities from files and pipes: csv, npz, npy, a saved Trace, or one JSON line per prediction."""
+
+import itertools
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay.errors import InputError
+from assay.storage import load
+from assay.volatility.probabilities import Array, taken
+
+CHUNK = 4096
+"""Lines that are read at a time; of a pipe never more is held."""
+NAMES = ("probabilities", "probs", "scores")
+"""Under which names probabilities are looked for in npz files and JSON objects."""
+
+
+def probability_chunks(source: str) -> Iterator[Array]:
+    """Tables of probabilities, in order; `-` reads standard input as csv or JSON lines.
+
+    A line that cannot be read becomes a row of NaN, which a watch counts as a bad row and goes on. A csv file
+    may have a header and may be separated by commas, semicolons, tabs or blanks.
+    """
+    if source == "-":
+        yield from _lines(sys.stdin, "standard input")
+        return
+    path = Path(source)
+    if not path.is_file():
+        raise InputError(f"expected a file of probabilities at {path}, found none; check the path, or pass -")
+    if path.suffix == ".safetensors":
+        yield taken(load(path, kind="Trace"))
+    elif path.suffix in (".npz", ".npy"):
+        yield taken(_array(path))
+    else:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            yield from _lines(file, str(path))
+
+
+def _array(path: Path) -> Any:
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error}); save probabilities with numpy.savez") from error
+    if isinstance(found, np.ndarray):
+        return found
+    with found:
+        names = [name for name in NAMES if name in found] or list(found)
+        if len(names) != 1 and names[0] not in NAMES:
+            raise InputError(
+                f"{path}: expected one array or one named {NAMES[0]!r}, got {sorted(found)}; "
+                f"save them with numpy.savez(path, {NAMES[0]}=...)"
+            )
+        return found[names[0]]
+
+
+def _lines(file: Any, source: str) -> Iterator[Array]:
+    lines: Iterator[str] = (line for line in file if line.strip())
+    first = next(lines, None)
+    if first is None:
+        return
+    parse = _json if first.lstrip()[0] in "[{" else _numbers
+    row = parse(first)
+    if row is None and parse is _numbers:  # a header
+        first = next(lines, None)
+        row = None if first is None else parse(first)
+    if first is None:
+        return
+    if row is None:
+        raise InputError(
+            f"{source}: expected rows of probabilities, got {first.strip()[:60]!r}; "
+            "write numbers separated by commas, or a JSON list, one prediction a line"
+        )
+    lines = itertools.chain([first], lines)
+    while chunk := list(itertools.islice(lines, CHUNK)):
+        yield taken(_table(chunk, parse, len(row)))
+
+
+def _table(lines: list[str], parse: Any, classes: int) -> Array:
+    bad = [float("nan")] * classes
+    rows = (parse(line) for line in lines)
+    return np.array([row if row is not None and len(row) == classes else bad for row in rows])
+
+
+def _numbers(line: str) -> list[float] | None:
+    try:
+        return [float(word) for word in line.replace(",", " ").replace(";", " ").split()]
+    except ValueError:
+        return None
+
+
+def _json(line: str) -> list[float] | None:
+    try:
+        found = json.loads(line)
+        if isinstance(found, dict):
+            found = next(found[name] for name in NAMES if name in found)
+        return [float(value) for value in found]
+    except (ValueError, TypeError, StopIteration):
+        return None

@@ -1,0 +1,214 @@
+"""VolatilityWatch: a stream of predictions, watched for a change in certainty without a single label."""
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+
+from assay.errors import InputError, NotFittedError
+from assay.storage import storable
+from assay.volatility.certainty import FEWEST, margins
+from assay.volatility.evidence import Evidence
+from assay.volatility.probabilities import bad_rows, taken
+from assay.volatility.reference import Reference
+from assay.volatility.rolling import RollingVolatility
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+REMEMBERED = 1000
+"""How many full windows the history keeps."""
+
+CHANGED = "the certainties have changed"
+BAD_ROWS = "rows that are no probabilities"
+
+
+@storable("volatility.VolatilityState")
+@dataclass(frozen=True)
+class VolatilityState:
+    """What a watch knows after an update."""
+
+    title: ClassVar[str] = "Volatility now"
+
+    rows: int
+    """Good rows seen since the watch began or was reset."""
+    held: int
+    """Rows in the window."""
+    full: bool
+    """Whether the window is full; until then log_vc is that of fewer rows and not comparable."""
+    log_vc: float
+    """log VC of the window; NaN below five rows."""
+    reference_log_vc: float
+    """Its mean on clean windows of the same size."""
+    p_value: float
+    """How rare a clean window at least as far out is; valid for one look; NaN until the window is full."""
+    evidence: float
+    """Capital of the betting test; valid however often one looks."""
+    bad_rows: int
+    """Rows of this update that are no probabilities; they stay out of the window."""
+    alarms: tuple[str, ...]
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the evidence has ever been decisive, or this update held bad rows."""
+        return bool(self.alarms)
+
+    def summary(self) -> str:
+        if not self.full:
+            return f"The window is still filling ({self.held} rows); log VC can be judged once it is full."
+        found = (
+            f"log VC is {self.log_vc:.2f} (clean windows: {self.reference_log_vc:.2f}, "
+            f"p = {self.p_value:.3g}); evidence of a change: {self.evidence:.3g}."
+        )
+        return f"{found} Alarm: {'; '.join(self.alarms)}." if self.alarms else f"{found} No alarm."
+
+    def to_frame(self) -> pd.DataFrame:
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return pd.DataFrame([values | {"alarm": self.alarm, "alarms": "; ".join(self.alarms)}])
+
+
+@storable("VolatilityWatch")
+class VolatilityWatch:
+    """Rolling VC over the last `window` predictions, with an alarm that may be looked at at any time.
+
+    `false_alarm_rate` is the chance that the watch ever sounds on a clean stream, however long it is and
+    however often one looks, if rows are independent draws like the clean ones. Where neighbours are alike
+    (video), set `block` to the number of rows after which they no longer are: the reference is then resampled
+    in blocks and the test bets on every `block`-th row only.
+
+    An update costs the same few microseconds per row for any window. Memory is that of the window and of the
+    reference's margins.
+    """
+
+    title: ClassVar[str] = "Volatility in Certainty over the stream"
+
+    def __init__(self, window: int = 1000, *, false_alarm_rate: float = 0.01, block: int = 1) -> None:
+        if not window >= FEWEST:
+            raise InputError(f"expected a window of at least {FEWEST} rows, got {window}")
+        if not 0 < false_alarm_rate < 1:
+            raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
+        self.window = window
+        self.false_alarm_rate = false_alarm_rate
+        self.block = block
+        self.evidence_: Evidence | None = None
+        self.reset()
+
+    def calibrate(self, reference: Any, *, resamples: int = 1000, seed: int = 0) -> Self:
+        """Learn what is normal from clean probabilities or a Trace, at least one window; more is better.
+
+        With block > 1 the rows must come in the order of a stream.
+        """
+        found = Reference.of(reference, self.window, block=self.block, resamples=resamples, seed=seed)
+        self.evidence_ = Evidence(found, self.false_alarm_rate)
+        self.reset()
+        return self
+
+    def reset(self) -> Self:
+        """Forget the stream, keep the reference: for a new stream, or after an alarm was dealt with."""
+        self.rolling_ = RollingVolatility(self.window)
+        self.rows_ = 0
+        self.bad_rows_ = 0
+        self.history_: deque[tuple[float, ...]] = deque(maxlen=REMEMBERED)
+        if self.evidence_ is not None:
+            self.evidence_ = Evidence(self.evidence_.reference, self.false_alarm_rate)
+        return self
+
+    @property
+    def reference(self) -> Reference:
+        return self._fitted().reference
+
+    def update(self, probabilities: Any) -> VolatilityState:
+        """Take one or many rows, in order, as an array, a tensor or a Trace.
+
+        How a stream is cut into updates makes no difference to window, evidence or alarm. A row that is no
+        probability distribution is an alarm of its own kind; it is left out and the watch goes on.
+        """
+        evidence = self._fitted()
+        rows = taken(probabilities)
+        bad = bad_rows(rows)
+        count = int(bad.sum())
+        certainties = margins(rows[~bad] if count else rows)
+        self.bad_rows_ += count
+        while len(certainties):
+            # Up to the end of a window that shares no row with the one before it.
+            part, certainties = np.split(certainties, [self.window - self.rows_ % self.window])
+            self.rolling_.extend(part.tolist())
+            evidence.add_rows(part[-self.rows_ % self.block :: self.block])
+            self.rows_ += len(part)
+            if self.rows_ % self.window == 0:
+                log_vc = self.rolling_.log_vc
+                p_value = evidence.add_window(log_vc)
+                self.history_.append((self.rows_, log_vc, p_value, evidence.log_evidence))
+        return self._state(count)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per full window: the row it ends with, log VC, p-value and log evidence; the last 1,000."""
+        columns = ["row", "log_vc", "p_value", "log_evidence"]
+        frame = pd.DataFrame(list(self.history_), columns=columns, dtype=float)
+        return frame.assign(row=frame["row"].astype(int))
+
+    def summary(self) -> str:
+        reference = self.reference
+        state = self._state(0)
+        return (
+            f"{self.rows_} predictions watched in windows of {self.window}; clean windows have a log VC of "
+            f"{reference.mean:.2f} ± {reference.deviation:.2f}. {state.summary()} On a clean stream of "
+            f"independent rows the alarm sounds with a chance of at most {self.false_alarm_rate:.0%}, ever. "
+            f"{self.bad_rows_} rows were no probabilities."
+        )
+
+    def plot(self) -> "Figure":
+        from assay.volatility.drawing import watch_figure
+
+        return watch_figure(self.to_frame(), self.reference, self.false_alarm_rate)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "window": self.window,
+            "false_alarm_rate": self.false_alarm_rate,
+            "block": self.block,
+            "evidence": self.evidence_,
+            "held": np.array(self.rolling_.arrivals) if self.rows_ else None,
+            "rows": self.rows_,
+            "bad_rows": self.bad_rows_,
+            "history": np.array(self.history_) if self.history_ else None,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        watch = cls(state["window"], false_alarm_rate=state["false_alarm_rate"], block=state["block"])
+        watch.evidence_ = state["evidence"]
+        if state["held"] is not None:
+            watch.rolling_ = RollingVolatility(watch.window, state["held"].tolist())
+        watch.rows_, watch.bad_rows_ = state["rows"], state["bad_rows"]
+        if state["history"] is not None:
+            watch.history_.extend(map(tuple, state["history"].tolist()))
+        return watch
+
+    def _fitted(self) -> Evidence:
+        if self.evidence_ is None:
+            raise NotFittedError(
+                "expected a calibrated VolatilityWatch, got one that was not; "
+                "call calibrate(clean_probabilities) first"
+            )
+        return self.evidence_
+
+    def _state(self, bad: int) -> VolatilityState:
+        evidence = self._fitted()
+        full = len(self.rolling_) == self.window
+        log_vc = self.rolling_.log_vc
+        return VolatilityState(
+            rows=self.rows_,
+            held=len(self.rolling_),
+            full=full,
+            log_vc=log_vc,
+            reference_log_vc=evidence.reference.mean,
+            p_value=evidence.reference.p_value(log_vc) if full else math.nan,
+            evidence=math.exp(min(evidence.log_evidence, 700.0)),
+            bad_rows=bad,
+            alarms=((CHANGED,) if evidence.alarm else ()) + ((BAD_ROWS,) if bad else ()),
+        )

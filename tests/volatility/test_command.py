@@ -1,0 +1,143 @@
+"""`assay volatility` as a pipeline meets it."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import assay
+from assay.cli import app
+from assay.volatility.records import probability_chunks
+
+
+def clean(count, seed):
+    return np.random.default_rng(seed).dirichlet((9.0, 0.5, 0.3), size=count)
+
+
+def changed(count, seed):
+    rows = clean(count, seed)
+    rows[::5] = np.random.default_rng(seed).dirichlet((1.0, 1.0, 1.0), size=len(rows[::5]))
+    return rows
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    np.savetxt(tmp_path / "clean.csv", clean(2000, 0), delimiter=",", header="a,b,c", comments="")
+    return lambda *arguments, **options: CliRunner().invoke(
+        app, ["volatility", *map(str, arguments)], **options
+    )
+
+
+def written(path, rows):
+    if path.suffix == ".npz":
+        np.savez(path, probabilities=rows)
+    elif path.suffix == ".npy":
+        np.save(path, rows)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps({"probabilities": row}) + "\n" for row in rows.tolist()))
+    elif path.suffix == ".safetensors":
+        assay.save(assay.Trace(torch.from_numpy(np.log(np.maximum(rows, 1e-12)))), path)
+    else:
+        np.savetxt(path, rows, delimiter="\t" if path.suffix == ".tsv" else ",")
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".npz", ".npy", ".jsonl", ".safetensors"])
+def test_every_format_gives_the_same_verdict(run, tmp_path, suffix):
+    quiet = run(
+        written(tmp_path / f"quiet{suffix}", clean(600, 1)), "--reference", "clean.csv", "--window", 200
+    )
+    loud = run(
+        written(tmp_path / f"loud{suffix}", changed(600, 2)), "--reference", "clean.csv", "--window", 200
+    )
+    assert quiet.exit_code == 0, quiet.output
+    assert loud.exit_code == 1, loud.output
+    assert "Alarm: the certainties have changed" in loud.output
+
+
+def test_standard_input_takes_csv_and_json_lines(run):
+    rows = changed(600, 3).tolist()
+    csv = "\n".join(",".join(map(str, row)) for row in rows)
+    lines = "\n".join(map(json.dumps, rows))
+    for text in (csv, lines):
+        result = run("-", "--reference", "clean.csv", "--window", 200, "--json", input=text)
+        assert result.exit_code == 1
+        facts = json.loads(result.output)
+        assert facts["rows"] == 600
+        assert len(facts["windows"]) == 3
+
+
+def test_too_few_rows_or_no_reference_is_undecided(run, tmp_path):
+    few = written(tmp_path / "few.csv", clean(150, 4))
+    result = run(few, "--reference", "clean.csv", "--window", 200)
+    assert result.exit_code == 3
+    assert "cannot decide" in result.output
+    alone = run(few, "--json")
+    assert alone.exit_code == 3
+    expected = np.log(assay.volatility_in_certainty(clean(150, 4)))
+    assert json.loads(alone.output)["log_vc"] == pytest.approx(expected, rel=1e-9)
+    empty = tmp_path / "empty.csv"
+    empty.write_text("")
+    assert run(empty, "--reference", "clean.csv", "--window", 200).exit_code == 3
+
+
+def test_a_bad_row_is_an_alarm_and_the_rest_is_still_read(run, tmp_path):
+    lines = [",".join(map(str, row)) for row in clean(400, 5).tolist()]
+    lines[7:7] = ["0.2,0.3", "oops,0.5,0.5", "nan,0.5,0.5", "4.1,-2.0,0.3"]
+    (tmp_path / "bad.csv").write_text("\n".join(lines))
+    result = run("bad.csv", "--reference", "clean.csv", "--window", 200, "--json")
+    facts = json.loads(result.output)
+    assert result.exit_code == 1
+    assert (facts["rows"], facts["bad_rows"]) == (400, 4)
+    assert facts["alarms"] == ["rows that are no probabilities"]
+
+
+def test_a_watch_goes_on_from_file_to_file(run, tmp_path):
+    rows = clean(500, 6)
+    for part in (rows[:130], rows[130:]):
+        result = run(
+            written(tmp_path / "part.csv", part),
+            "--reference", "clean.csv", "--window", 200, "--watch", "state", "--json",
+        )  # fmt: skip
+    whole = run(written(tmp_path / "all.csv", rows), "--reference", "clean.csv", "--window", 200, "--json")
+    assert json.loads(result.output) == json.loads(whole.output)
+
+
+def test_a_plot_is_written(run, tmp_path):
+    result = run(
+        written(tmp_path / "live.csv", clean(600, 7)),
+        "--reference", "clean.csv", "--window", 200, "--plot", "plot.png",
+    )  # fmt: skip
+    assert result.exit_code == 0
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_stopping_at_the_first_alarm_leaves_the_rest_unread(run):
+    text = "\n".join(",".join(map(str, row)) for row in changed(9000, 8).tolist())
+    result = run("-", "--reference", "clean.csv", "--window", 200, "--stop", "--json", input=text)
+    assert result.exit_code == 1
+    assert json.loads(result.output)["rows"] < 9000
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("none.csv", None, "found none"),
+        ("words.csv", b"these are\nwords only\n", "expected rows of probabilities"),
+        ("broken.npz", b"nonsense", "cannot be read"),
+    ],
+)
+def test_wrong_use_is_one_sentence(tmp_path, name, content, words):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(assay.AssayError, match=words):
+        list(probability_chunks(str(tmp_path / name)))
+
+
+def test_an_npz_of_several_arrays_must_name_the_probabilities(tmp_path):
+    np.savez(tmp_path / "two.npz", a=np.eye(2), b=np.eye(2))
+    with pytest.raises(assay.AssayError, match="one named"):
+        list(probability_chunks(str(tmp_path / "two.npz")))

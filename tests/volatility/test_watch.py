@@ -1,0 +1,146 @@
+"""The watch: its window, its reference, its alarm and its life across files."""
+
+import numpy as np
+import pytest
+import torch
+
+import assay
+from assay.errors import InputError, NotFittedError
+from assay.volatility import Reference
+from assay.volatility.certainty import margins
+from assay.volatility.watch import BAD_ROWS, CHANGED
+
+
+def clean(count, seed):
+    return np.random.default_rng(seed).dirichlet((9.0, 0.5, 0.3), size=count)
+
+
+def contaminated(count, seed, share=0.1):
+    rows = clean(count, seed)
+    lost = np.random.default_rng(seed + 1000).uniform(size=count) < share
+    rows[lost] = np.random.default_rng(seed + 2000).dirichlet((1.0, 1.0, 1.0), size=int(lost.sum()))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return clean(3000, 0)
+
+
+def test_the_state_holds_log_vc_of_the_last_window(reference):
+    watch = assay.VolatilityWatch(window=100).calibrate(reference, resamples=50)
+    rows = clean(357, 1)
+    for start in range(0, 357, 40):
+        state = watch.update(rows[start : start + 40])
+    assert state.log_vc == pytest.approx(np.log(assay.volatility_in_certainty(rows[-100:])), abs=1e-9)
+    assert (state.rows, state.held, state.full) == (357, 100, True)
+
+
+def test_before_the_window_is_full_the_state_says_so(reference):
+    watch = assay.VolatilityWatch(window=100).calibrate(reference, resamples=50)
+    assert np.isnan(watch.update(clean(4, 1)).log_vc)
+    state = watch.update(clean(50, 2))
+    assert not state.full
+    assert np.isnan(state.p_value)
+    assert "filling" in state.summary()
+
+
+def test_how_a_stream_is_cut_into_updates_makes_no_difference(reference):
+    rows = contaminated(700, 3)
+    whole = assay.VolatilityWatch(window=150).calibrate(reference, resamples=50)
+    pieces = assay.VolatilityWatch(window=150).calibrate(reference, resamples=50)
+    expected = whole.update(rows)
+    for part in np.array_split(rows, [1, 2, 140, 151, 460, 461]):
+        state = pieces.update(part)
+    assert state == expected
+    assert pieces.to_frame().equals(whole.to_frame())
+
+
+def test_a_watch_restored_in_mid_stream_goes_on_as_if_nothing_had_happened(reference, tmp_path):
+    rows = contaminated(1000, 4, share=0.02)
+    watch = assay.VolatilityWatch(window=150, block=3).calibrate(reference, resamples=50)
+    watch.update(rows[:500])
+    assay.save(watch, tmp_path / "watch")
+    restored = assay.load(tmp_path / "watch")
+    assert restored.update(rows[500:]) == watch.update(rows[500:])
+    assert restored.to_frame().equals(watch.to_frame())
+
+
+def test_ten_percent_contamination_sounds_the_alarm_and_clean_rows_do_not(reference):
+    watch = assay.VolatilityWatch(window=500).calibrate(reference, resamples=200)
+    assert not watch.update(clean(5000, 5)).alarm
+    state = watch.update(contaminated(1000, 6))
+    assert state.alarms == (CHANGED,)
+    assert watch.update(clean(500, 7)).alarm, "what was decided stays decided"
+    assert not watch.reset().update(clean(500, 8)).alarm
+
+
+def test_a_network_that_became_too_sure_sounds_the_alarm_too(reference):
+    watch = assay.VolatilityWatch(window=200).calibrate(reference, resamples=200)
+    assert watch.update(np.tile([[1.0, 0.0, 0.0]], (400, 1))).alarms == (CHANGED,)
+
+
+def test_a_bad_row_is_an_alarm_of_its_own_kind_and_the_watch_goes_on(reference):
+    watch = assay.VolatilityWatch(window=100).calibrate(reference, resamples=50)
+    good = clean(100, 9)
+    watch.update(good)
+    for bad in ([np.nan, 0.5, 0.5], [2.0, -1.0, 0.0], [5.0, 1.0, 0.2], [np.inf, 0.0, 0.0]):
+        state = watch.update(bad)
+        assert state.alarms == (BAD_ROWS,)
+        assert (state.bad_rows, state.held) == (1, 100)
+    assert state.log_vc == pytest.approx(np.log(assay.volatility_in_certainty(good)), abs=1e-9)
+    assert not watch.update(clean(10, 10)).alarm
+    assert watch.bad_rows_ == 4
+
+
+def test_wrong_use_is_one_sentence(reference):
+    with pytest.raises(NotFittedError, match="calibrate"):
+        assay.VolatilityWatch().update(reference)
+    with pytest.raises(InputError, match="at least one window"):
+        assay.VolatilityWatch(window=5000).calibrate(reference)
+    with pytest.raises(InputError, match="window of at least 5"):
+        assay.VolatilityWatch(window=4)
+    with pytest.raises(InputError, match="between 0 and 1"):
+        assay.VolatilityWatch(false_alarm_rate=0.0)
+    with pytest.raises(InputError, match="softmax"):
+        assay.VolatilityWatch(window=10).calibrate(torch.randn(100, 3))
+    with pytest.raises(InputError, match="half a window"):
+        assay.VolatilityWatch(window=10, block=6).calibrate(reference)
+
+
+def test_the_reference_of_resampled_windows_is_that_of_fresh_windows():
+    fresh = [np.log(assay.volatility_in_certainty(clean(200, 100 + seed))) for seed in range(400)]
+    for count in (200, 300, 2000):
+        found = [Reference.of(clean(count, 5000 + seed), 200, resamples=100) for seed in range(40)]
+        # 400 fresh windows put the mean within 0.2 and the deviation within 0.15 of a deviation, at 3 sigma;
+        # a resampled mean has the standard error it states, here averaged over 40 samples.
+        error = np.std(fresh) * (0.15 + 3 * np.sqrt(200 / count / 40))
+        assert np.mean([one.mean for one in found]) == pytest.approx(np.mean(fresh), abs=error)
+        assert np.mean([one.deviation for one in found]) == pytest.approx(np.std(fresh), rel=0.15)
+
+
+def test_blocks_widen_the_reference_of_a_stream_whose_neighbours_are_alike():
+    rows = np.repeat(clean(300, 11), 10, axis=0) + 0.0
+    rows = 0.98 * rows + 0.02 * clean(3000, 12)
+    single, blocks = (Reference.of(rows, 300, block=block, resamples=300) for block in (1, 10))
+    truth = [
+        np.log(
+            assay.volatility_in_certainty(
+                0.98 * np.repeat(clean(30, 13 + seed), 10, axis=0) + 0.02 * clean(300, 900 + seed)
+            )
+        )
+        for seed in range(200)
+    ]
+    assert abs(blocks.mean - np.mean(truth)) < abs(single.mean - np.mean(truth))
+    assert blocks.deviation == pytest.approx(np.std(truth), rel=0.5)
+    assert single.deviation < 0.7 * np.std(truth)
+    np.testing.assert_array_equal(blocks.margins, np.sort(margins(rows)[::10]))
+
+
+def test_a_watch_tells_its_story(reference):
+    watch = assay.VolatilityWatch(window=100).calibrate(reference, resamples=50)
+    watch.update(clean(350, 14))
+    assert watch.to_frame()["row"].tolist() == [100, 200, 300]
+    assert "350 predictions" in watch.summary()
+    assert [axis.get_ylabel() for axis in watch.plot().axes] == ["log VC", "evidence of a change (log10)"]
+    assert watch.update(clean(1, 15)).to_frame()["rows"].tolist() == [351]
