@@ -12,20 +12,27 @@ _HOMES = {
     "CausalLM": "omniinput.language",
     "Guard": "guard",
     "InputSpace": "omniinput.space",
+    "MiraResult": "mira",
+    "MonitorabilityComparison": "mira",
+    "MonitorabilityValidation": "mira",
     "Network": "network",
     "OutputDistribution": "omniinput.distribution",
     "Trace": "trace",
     "Verdict": "guard",
+    "compare_monitorability": "mira",
     "cross_model_normalised": "omniinput.normalisation",
     "load": "storage",
+    "mira_score": "mira",
     "sample_outputs": "omniinput.sampling",
     "save": "storage",
+    "validate_monitorability": "mira",
     "write_report": "report",
 }
 _ROOMS = {
     "data",
     "errors",
     "faults",
+    "mira",
     "monitors",
     "report",
 }
@@ -36,11 +43,18 @@ if TYPE_CHECKING:
     from assay import data as data
     from assay import errors as errors
     from assay import faults as faults
+    from assay import mira as mira
     from assay import monitors as monitors
     from assay import report as report
     from assay.errors import AssayError as AssayError
     from assay.guard import Guard as Guard
     from assay.guard import Verdict as Verdict
+    from assay.mira import MiraResult as MiraResult
+    from assay.mira import MonitorabilityComparison as MonitorabilityComparison
+    from assay.mira import MonitorabilityValidation as MonitorabilityValidation
+    from assay.mira import compare_monitorability as compare_monitorability
+    from assay.mira import mira_score as mira_score
+    from assay.mira import validate_monitorability as validate_monitorability
     from assay.network import Network as Network
     from assay.omniinput.distribution import OutputDistribution as OutputDistribution
     from assay.omniinput.language import CausalLM as CausalLM
