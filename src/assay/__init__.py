@@ -13,6 +13,9 @@ _HOMES = {
     "CausalLM": "omniinput.language",
     "Guard": "guard",
     "InputSpace": "omniinput.space",
+    "MiraResult": "mira",
+    "MonitorabilityComparison": "mira",
+    "MonitorabilityValidation": "mira",
     "Network": "network",
     "OutputDistribution": "omniinput.distribution",
     "Trace": "trace",
@@ -20,9 +23,11 @@ _HOMES = {
     "Verdict": "guard",
     "VolatilityWatch": "volatility",
     "compare_volatility": "volatility",
+    "compare_monitorability": "mira",
     "cross_model_normalised": "omniinput.normalisation",
     "estimate_accuracy": "volatility",
     "load": "storage",
+    "mira_score": "mira",
     "sample_outputs": "omniinput.sampling",
     "save": "storage",
     "smallest_contamination": "volatility",
@@ -30,6 +35,17 @@ _HOMES = {
     "write_report": "report",
 }
 _ROOMS = {"data", "errors", "faults", "monitors", "report", "volatility"}
+    "validate_monitorability": "mira",
+    "write_report": "report",
+}
+_ROOMS = {
+    "data",
+    "errors",
+    "faults",
+    "mira",
+    "monitors",
+    "report",
+}
 
 __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 
@@ -37,12 +53,19 @@ if TYPE_CHECKING:
     from assay import data as data
     from assay import errors as errors
     from assay import faults as faults
+    from assay import mira as mira
     from assay import monitors as monitors
     from assay import report as report
     from assay import volatility as volatility
     from assay.errors import AssayError as AssayError
     from assay.guard import Guard as Guard
     from assay.guard import Verdict as Verdict
+    from assay.mira import MiraResult as MiraResult
+    from assay.mira import MonitorabilityComparison as MonitorabilityComparison
+    from assay.mira import MonitorabilityValidation as MonitorabilityValidation
+    from assay.mira import compare_monitorability as compare_monitorability
+    from assay.mira import mira_score as mira_score
+    from assay.mira import validate_monitorability as validate_monitorability
     from assay.network import Network as Network
     from assay.omniinput.distribution import OutputDistribution as OutputDistribution
     from assay.omniinput.language import CausalLM as CausalLM

@@ -1,0 +1,29 @@
+"""MIRA: will this network's failures be visible from inside, and at which layer? Asked before it ships."""
+
+from assay.mira.chi_square import surprisal
+from assay.mira.comparison import MonitorabilityComparison, compare_monitorability
+from assay.mira.detection import Tuning
+from assay.mira.result import FeatureSample, MiraResult
+from assay.mira.score import mira_score
+from assay.mira.validation import (
+    MonitorabilityValidation,
+    RankCorrelation,
+    rank_correlation,
+    validate_monitorability,
+)
+from assay.mira.weights import Weight
+
+__all__ = [
+    "FeatureSample",
+    "MiraResult",
+    "MonitorabilityComparison",
+    "MonitorabilityValidation",
+    "RankCorrelation",
+    "Tuning",
+    "Weight",
+    "compare_monitorability",
+    "mira_score",
+    "rank_correlation",
+    "surprisal",
+    "validate_monitorability",
+]

@@ -1,0 +1,105 @@
+"""Which network, and which of its layers, is easiest to monitor."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pandas as pd
+
+from assay.errors import InputError
+from assay.mira import pictures
+from assay.mira.result import MiraResult
+from assay.mira.score import Layers, scores
+from assay.mira.settings import Settings
+from assay.network import Network
+from assay.storage import storable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@storable("MonitorabilityComparison")
+@dataclass(frozen=True, eq=False)
+class MonitorabilityComparison:
+    """Results of networks and layers, the most monitorable first; `results[i]` belongs to `networks[i]`."""
+
+    title: ClassVar[str] = "Which network is easiest to monitor?"
+
+    networks: tuple[str, ...]
+    results: tuple[MiraResult, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per network and layer, best first.
+
+        `beats_next` is the share of bootstrap draws in which the score lies above that of the next row: near
+        1 the order is sure, near 0.5 it is not.
+        """
+        frame = pd.concat([result.to_frame() for result in self.results], ignore_index=True)
+        frame.insert(0, "rank", range(1, len(frame) + 1))
+        frame.insert(1, "network", list(self.networks))
+        ahead = [
+            float((one.draws > other.draws).mean())
+            for one, other in zip(self.results, self.results[1:], strict=False)
+        ]
+        frame.insert(6, "beats_next", [*ahead, float("nan")])
+        return frame
+
+    def summary(self) -> str:
+        frame = self.to_frame()
+        names = pictures.names_of(frame)
+        what = "layer" if frame["network"].nunique() == 1 and len(frame) > 1 else "network"
+        words = [
+            f"{names[0]} is the {what} whose failures show most clearly from inside, with a MIRA score of "
+            f"{frame['score'].iloc[0]:.4g}; the order is {', '.join(names)}."
+        ]
+        if unsure := [
+            f"{names[row]} and {names[row + 1]}"
+            for row in range(len(frame) - 1)
+            if frame["beats_next"][row] < 0.95
+        ]:
+            words.append(f"These test inputs do not tell apart: {'; '.join(unsure)}.")
+        flagged = sorted({names[row] for row, result in enumerate(self.results) if result.warnings})
+        if flagged:
+            words.append(f"Read the warnings of {', '.join(flagged)} before you decide.")
+        words.append("Whether the score tracks detection for these networks: assay.validate_monitorability.")
+        return " ".join(words)
+
+    def plot(self) -> "Figure":
+        return pictures.ranking_picture(self.to_frame())
+
+
+def compare_monitorability(
+    networks: Mapping[str, Network] | Network,
+    train: Any,
+    test: Any,
+    layers: Sequence[Layers] = ("penultimate",),
+    **options: Any,
+) -> MonitorabilityComparison:
+    """MIRA scores of networks, of layers, or of both, ranked.
+
+    `layers` may hold groups, ("4", "penultimate"), which are scored jointly. All layers of a network share
+    its forward passes, so that more layers cost little more. Options are those of `mira_score` and hold for
+    all networks: scores are comparable only at one accuracy threshold.
+    """
+    settings = Settings(**options)
+    named = {"network": networks} if isinstance(networks, Network) else dict(networks)
+    if not named:
+        raise InputError("expected at least one network to compare, got none; pass {'name': network}")
+    if isinstance(layers, str):
+        layers = [layers]
+    rows = [
+        (name, result)
+        for name, network in named.items()
+        for result in _named_scores(name, network, train, test, layers, settings)
+    ]
+    rows.sort(key=lambda row: -row[1].score)
+    return MonitorabilityComparison(tuple(name for name, _ in rows), tuple(result for _, result in rows))
+
+
+def _named_scores(
+    name: str, network: Network, train: Any, test: Any, layers: Sequence[Layers], settings: Settings
+) -> list[MiraResult]:
+    try:
+        return scores(network, train, test, layers, settings)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error

@@ -1,0 +1,119 @@
+"""The smallest perturbation that brings accuracy down to a threshold, by bracketing and bisection."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from assay.errors import InputError
+
+Accuracy = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Accuracy is above the threshold at `below` and at or under it at `epsilon`."""
+
+    epsilon: float
+    below: float
+    evaluations: int
+
+
+def first_crossing(
+    accuracy: Accuracy,
+    clean: float,
+    threshold: float,
+    *,
+    start: float,
+    limit: float,
+    growth: float = 2.0,
+    tolerance: float = 1e-3,
+) -> Crossing:
+    """The smallest epsilon with accuracy(epsilon) <= threshold, to within `tolerance` times itself.
+
+    From `start`, epsilon grows or shrinks by `growth` (and soon by 2) until the threshold lies between two
+    values; the bracket is then cut where a straight line between its ends meets the
+    threshold, and in half whenever that gains little. Both ends of the answer are measured. Where accuracy
+    rises again along the attack, a shorter dip between two values tried while bracketing is not seen.
+
+    >>> first_crossing(lambda e: 1 - e, 1.0, 0.5, start=0.1, limit=10.0).epsilon
+    0.5
+    """
+    if clean <= threshold:
+        raise InputError(
+            f"expected accuracy on clean inputs above the threshold {threshold:g}, got {clean:.4g}; "
+            "train the network further, or lower accuracy_threshold for all networks you compare"
+        )
+    tried = _Tried(accuracy, threshold, {0.0: clean})
+    _bracket(tried, start, limit, growth)
+    turn = 0
+    while tried.width > tolerance * tried.high:
+        before = tried.width
+        tried.measure(tried.between(tolerance) if turn % 3 < 2 else (tried.low + tried.high) / 2)
+        turn = turn + 1 if tried.width > before / 2 else 0
+    return Crossing(tried.high, tried.low, len(tried.values) - 1)
+
+
+class _Tried:
+    """Accuracies measured so far, and the bracket they leave."""
+
+    def __init__(self, accuracy: Accuracy, threshold: float, values: dict[float, float]) -> None:
+        self._accuracy = accuracy
+        self._threshold = threshold
+        self.values = values
+        self.low, self.high = 0.0, float("inf")
+
+    def measure(self, epsilon: float) -> bool:
+        """Whether accuracy is still above the threshold there; the bracket follows."""
+        self.values[epsilon] = self._accuracy(epsilon)
+        above = self.values[epsilon] > self._threshold
+        if above:
+            self.low = max(self.low, epsilon)
+        else:
+            self.high = min(self.high, epsilon)
+        return above
+
+    def never_fell(self, limit: float) -> NoReturn:
+        lowest = min(self.values, key=lambda epsilon: self.values[epsilon])
+        raise InputError(
+            f"expected accuracy to fall to {self._threshold:g} under perturbation, but it never did: the "
+            f"lowest was {self.values[lowest]:.4g} at epsilon {lowest:.4g}, the largest tried {limit:.4g}; "
+            "raise accuracy_threshold for all networks you compare, or pass epsilon_range"
+        )
+
+    @property
+    def width(self) -> float:
+        return self.high - self.low
+
+    def between(self, tolerance: float) -> float:
+        """Where the straight line meets the threshold, but no nearer to an end than just under `tolerance`:
+        one more measurement beyond a good guess then closes the bracket."""
+        top, bottom = self.values[self.low], self.values[self.high]
+        guess = self.low + self.width * (top - self._threshold) / (top - bottom)
+        margin = min(0.9 * tolerance * self.high, self.width / 2)
+        return min(max(guess, self.low + margin), self.high - margin)
+
+
+def _bracket(tried: _Tried, start: float, limit: float, growth: float) -> None:
+    epsilon = min(start, limit)
+    if tried.measure(epsilon):
+        while tried.high > limit and epsilon < limit:
+            epsilon = min(epsilon * growth, limit)
+            growth = _longer(growth)
+            tried.measure(epsilon)
+        if tried.high > limit:
+            tried.never_fell(limit)
+        return
+    while tried.low == 0 and epsilon > 1e-9 * start:
+        epsilon /= growth
+        growth = _longer(growth)
+        tried.measure(epsilon)
+    if tried.low == 0:
+        raise InputError(
+            f"expected accuracy to fall gradually, but it is {tried.values[epsilon]:.4g} at epsilon "
+            f"{epsilon:.3g} already; check that the inputs lie within the bounds given for them"
+        )
+
+
+def _longer(growth: float) -> float:
+    """The square, up to 2: a short first step where the start is a good guess, long ones where it is not."""
+    return min(growth * growth, max(growth, 2.0))

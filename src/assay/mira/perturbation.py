@@ -1,0 +1,106 @@
+"""What moves inputs towards the decision boundary, at any epsilon (MIRA, Eq. 2)."""
+
+import math
+from collections.abc import Callable
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor
+
+from assay.engine import progress
+from assay.errors import GradientError, InputError
+from assay.faults import attacked, fgsm_direction, pgd
+from assay.faults.norms import Norm, random_signs, support
+from assay.network import Network, length, perturbable, rows
+from assay.trace import Inputs
+
+Attack: TypeAlias = Literal["fgsm", "pgd", "random_sign"] | Callable[[Network, Inputs, Tensor, float], Inputs]
+"""A named attack of `assay.faults`, or a function (network, inputs, labels, epsilon) -> inputs."""
+
+Bounds: TypeAlias = tuple[float | None, float | None]
+
+
+def checked_attack(attack: Attack) -> None:
+    names = get_args(get_args(Attack)[0])
+    if not callable(attack) and attack not in names:
+        raise InputError(f"expected perturbation to be a function or one of {list(names)}, got {attack!r}")
+
+
+class Perturbation:
+    """`moved(part, epsilon)`: the rows `part` of the inputs, moved by epsilon.
+
+    FGSM and random signs have one direction for every epsilon. It is computed once, batch by batch, and
+    held in one byte per value for the l-inf norm (four otherwise). Other attacks run anew at each epsilon.
+    """
+
+    def __init__(
+        self,
+        attack: Attack,
+        network: Network,
+        inputs: Inputs,
+        labels: Tensor,
+        *,
+        norm: Norm = "linf",
+        bounds: Bounds = (None, None),
+        seed: int = 0,
+    ) -> None:
+        self.attack, self.network, self.inputs, self.labels = attack, network, inputs, labels
+        self.norm, self.bounds, self.seed = norm, bounds, seed
+        self._directions: Tensor | None = None
+        if attack in ("fgsm", "random_sign"):
+            self._directions = self._directed()
+
+    def moved(self, part: slice | Tensor, epsilon: float) -> Inputs:
+        # Not the embedding of texts alone: whatever the network differentiates is what moves.
+        inputs = self.network.embed(rows(self.inputs, part))
+        if epsilon == 0:
+            return inputs
+        if self._directions is not None:
+            return attacked(inputs, self._directions[part], epsilon, *self.bounds)
+        if callable(self.attack):
+            return self.attack(self.network, inputs, self.labels[part], epsilon)
+        return pgd(self.network, inputs, self.labels[part], epsilon, self.norm, *self.bounds, seed=self.seed)
+
+    def scale(self) -> float:
+        """The size of epsilon that moves every value it moves by one standard deviation of the inputs."""
+        sample = self._sample(self.network.batch_size).double()
+        spread = float(sample.std()) if sample.numel() > 1 else 0.0
+        values = sample[0].numel()
+        moved = {"linf": 1.0, "l2": math.sqrt(values), "l1": float(support(values))}[self.norm]
+        return moved * (spread or 1.0)
+
+    def limit(self) -> float:
+        """Beyond it inputs no longer change (with bounds) or have left every data set (without)."""
+        low, high = self.bounds
+        values = self._sample(1).numel()
+        if low is None or high is None:
+            return 1e4 * self.scale()
+        return {"linf": 1.0, "l2": math.sqrt(values), "l1": float(values)}[self.norm] * (high - low)
+
+    def _sample(self, count: int) -> Tensor:
+        return perturbable(self.network.embed(rows(self.inputs, slice(0, count)))).detach()
+
+    def _directed(self) -> Tensor:
+        size, whole = self.network.batch_size, None
+        for start in progress(range(0, length(self.inputs), size), "finding directions"):
+            part = slice(start, start + size)
+            direction = self._direction(part, start)
+            if self.norm == "linf":
+                direction = direction.to(torch.int8)
+            if whole is None:
+                whole = direction.new_empty((length(self.inputs), *direction.shape[1:]))
+            whole[part] = direction
+        assert whole is not None
+        return whole
+
+    def _direction(self, part: slice, start: int) -> Tensor:
+        inputs = rows(self.inputs, part)
+        if self.attack == "random_sign":
+            return random_signs(perturbable(self.network.embed(inputs)), self.norm, self.seed + start)
+        try:
+            return fgsm_direction(self.network, inputs, self.labels[part], self.norm)
+        except GradientError as error:
+            raise GradientError(
+                f"expected a network with gradients for perturbation='fgsm', got {self.network!r}; pass the "
+                "original torch module, or perturbation='random_sign', which needs none"
+            ) from error
