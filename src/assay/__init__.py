@@ -22,8 +22,8 @@ _HOMES = {
     "TrainingRecord": "volatility",
     "Verdict": "guard",
     "VolatilityWatch": "volatility",
-    "compare_volatility": "volatility",
     "compare_monitorability": "mira",
+    "compare_volatility": "volatility",
     "cross_model_normalised": "omniinput.normalisation",
     "estimate_accuracy": "volatility",
     "load": "storage",
@@ -31,11 +31,8 @@ _HOMES = {
     "sample_outputs": "omniinput.sampling",
     "save": "storage",
     "smallest_contamination": "volatility",
-    "volatility_in_certainty": "volatility",
-    "write_report": "report",
-}
-_ROOMS = {"data", "errors", "faults", "monitors", "report", "volatility"}
     "validate_monitorability": "mira",
+    "volatility_in_certainty": "volatility",
     "write_report": "report",
 }
 _ROOMS = {
@@ -45,6 +42,7 @@ _ROOMS = {
     "mira",
     "monitors",
     "report",
+    "volatility",
 }
 
 __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
