@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from exact import all_inputs
 
 from assay.omniinput.kernels import KERNELS, kernels_of
 from assay.omniinput.kernels.block import Block
@@ -14,7 +15,6 @@ from assay.omniinput.language import CausalLM
 from assay.omniinput.multicanonical import Flat
 from assay.omniinput.problem import Problem
 from assay.omniinput.space import InputSpace
-from exact import all_inputs
 
 SITES, VALUES = 3, 3
 SPACE = InputSpace((SITES,), VALUES)

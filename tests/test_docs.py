@@ -1,0 +1,83 @@
+"""What is public is documented, the documented examples run, and the help in the docs is the real one.
+
+Run as a script, this file writes the help texts into docs/command-line.md.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import assay
+from assay.cli import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+COMMAND_PAGE = ROOT / "docs" / "command-line.md"
+COMMANDS = sorted(command.callback.__name__ for command in app.registered_commands)
+HELP = re.compile(r"(?<=<!-- help -->\n).*(?=<!-- /help -->)", re.DOTALL)
+
+
+def help_texts():
+    texts = []
+    for command in COMMANDS:
+        result = CliRunner().invoke(
+            app,
+            [command, "--help"],
+            env={"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"},
+            prog_name="assay",
+        )
+        assert result.exit_code == 0, result.output
+        text = "\n".join(line.rstrip() for line in result.output.strip().splitlines())
+        texts.append(f"## assay {command}\n\n```text\n{text}\n```\n")
+    return "\n" + "\n".join(texts)
+
+
+def described(name):
+    pages = "\n".join(page.read_text() for page in PAGES)
+    return f"`{name}`" in pages or f"`{name}(" in pages or f".{name}(" in pages
+
+
+@pytest.mark.parametrize("name", [name for name in assay.__all__ if name != "__version__"])
+def test_every_public_name_is_documented(name):
+    assert (getattr(assay, name).__doc__ or "").strip()
+    assert described(name), f"{name} stands in no page of docs/"
+
+
+@pytest.mark.parametrize("name", sorted(assay.monitors.__all__))
+def test_every_monitor_is_documented(name):
+    assert (getattr(assay.monitors, name).__doc__ or "").strip()
+    assert described(name), f"{name} stands in no page of docs/"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command):
+    result = CliRunner().invoke(app, [command, "--help"])
+    assert f"assay {command}" in result.output
+    assert "Example" in result.output
+
+
+def test_the_help_in_the_docs_is_the_real_one():
+    found = HELP.search(COMMAND_PAGE.read_text())
+    assert found is not None
+    assert found.group() == help_texts(), "run: python tests/test_docs.py"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    if blocks:
+        exec(compile("\n".join(blocks), str(page), "exec"), {"__name__": "example"})
+    assert all("..." not in line.split("#")[0].split() for block in blocks for line in block.splitlines())
+
+
+if __name__ == "__main__":
+    COMMAND_PAGE.write_text(HELP.sub(lambda _: help_texts(), COMMAND_PAGE.read_text()))
