@@ -113,7 +113,7 @@ def test_ill_conditioned_features_are_scored_in_double_precision():
     trace = trace_of(features, labels)
     means, centred = tied(trace)
     expected = square_distances(features, means, centred.T @ centred / len(centred)).min(axis=1)
-    # The condition number is about 1e10: either side keeps six of sixteen digits; single precision keeps three.
+    # The condition number is about 1e10: either side keeps six of sixteen digits, single precision three.
     assert np.allclose(Mahalanobis().fit(trace).score(trace), expected, rtol=1e-5)
 
 

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.exponentials import Exponentials
+from assay.monitors.exponentials import log_sum_exp
 from assay.monitors.monitor import Monitor
 from assay.trace import Trace
 
@@ -23,4 +23,4 @@ class Energy(Monitor):
         self.temperature = temperature
 
     def _score(self, trace: Trace) -> Tensor:
-        return -self.temperature * Exponentials.of(trace.logits, self.temperature).log_sum
+        return -self.temperature * log_sum_exp(trace.logits, self.temperature)

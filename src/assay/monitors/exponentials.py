@@ -15,28 +15,18 @@ class Exponentials:
     only say 1 or 0 have no order.
     """
 
-    largest: Tensor
     shifted: Tensor
     powers: Tensor
     others: Tensor
 
     @classmethod
     def of(cls, logits: Tensor, temperature: float = 1.0) -> "Exponentials":
-        shifted = torch.empty(logits.shape[::-1], dtype=torch.float64).copy_(logits.T)
-        if temperature != 1:
-            shifted /= temperature
-        largest = shifted.amax(dim=0)
-        shifted -= largest
+        largest, shifted = _shifted(logits, temperature)
         powers = shifted.exp()
         below = (powers * (shifted < 0)).sum(dim=0)
         # The top class counts 1, and so does each class that ties with it.
         ties = (powers.sum(dim=0) - below).round() - 1
-        return cls(largest, shifted, powers, below + ties)
-
-    @property
-    def log_sum(self) -> Tensor:
-        """log sum_k exp l_k."""
-        return self.largest + self.others.log1p()
+        return cls(shifted, powers, below + ties)
 
     @property
     def doubt(self) -> Tensor:
@@ -53,3 +43,19 @@ class Exponentials:
         """-sum_k p_k log p_k, a sum of terms that are not negative."""
         spread = (self.powers * self.shifted).sum(dim=0)
         return self.others.log1p() - spread / (1 + self.others)
+
+
+def log_sum_exp(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """log sum_k exp(l_k / temperature), one per row, in double precision at the price of single."""
+    largest, shifted = _shifted(logits, temperature)
+    return shifted.exp_().sum(dim=0).log_().add_(largest)
+
+
+def _shifted(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """max_k l_k / temperature (N,), and (C, N) what is left without it."""
+    shifted = torch.empty(logits.shape[::-1], dtype=torch.float64).copy_(logits.T)
+    if temperature != 1:
+        shifted /= temperature
+    largest = shifted.amax(dim=0)
+    shifted -= largest
+    return largest, shifted

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.exponentials import Exponentials
+from assay.monitors.exponentials import log_sum_exp
 from assay.monitors.head import Head, recovered_head
 from assay.monitors.monitor import Monitor
 from assay.monitors.reservoir import Reservoir
@@ -93,7 +93,7 @@ class ViM(Monitor):
             ((rows.to(self.residual_.dtype) - self.origin_) @ self.residual_).square().sum(dim=1)
             for rows in torch.split(trace.layer(self.layer), _ROWS)
         ]
-        return self.alpha_ * torch.cat(squares).double().sqrt() - Exponentials.of(trace.logits).log_sum
+        return self.alpha_ * torch.cat(squares).double().sqrt() - log_sum_exp(trace.logits)
 
 
 def _default_dimensions(size: int) -> int:
