@@ -113,7 +113,8 @@ def test_ill_conditioned_features_are_scored_in_double_precision():
     trace = trace_of(features, labels)
     means, centred = tied(trace)
     expected = square_distances(features, means, centred.T @ centred / len(centred)).min(axis=1)
-    assert np.allclose(Mahalanobis().fit(trace).score(trace), expected, rtol=1e-6)
+    # The condition number is about 1e10: either side keeps six of sixteen digits, single precision three.
+    assert np.allclose(Mahalanobis().fit(trace).score(trace), expected, rtol=1e-5)
 
 
 def test_classes_very_far_apart_lose_no_digits():

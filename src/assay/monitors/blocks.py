@@ -8,8 +8,8 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.trace import Trace
 
-ROWS = 4096
-"""Rows per block: enough for a fast matrix product, few enough to stay small in double precision."""
+ROWS = 1024
+"""Rows per block: enough for a fast matrix product, few enough to stay in cache in double precision."""
 
 
 def fitting_classes(trace: Trace) -> Tensor:

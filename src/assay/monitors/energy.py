@@ -1,9 +1,9 @@
 """Energy: doubt the input to which the network assigns little free energy (Liu et al. 2020)."""
 
-import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.exponentials import log_sum_exp
 from assay.monitors.monitor import Monitor
 from assay.trace import Trace
 
@@ -11,6 +11,7 @@ from assay.trace import Trace
 class Energy(Monitor):
     """s(x) = E(x; f) = -T log sum_k exp(f_k(x) / T), Eq. 4 of Liu et al.
 
+    >>> import torch
     >>> trace = Trace(torch.tensor([[0.0, 0.0], [5000.0, 0.0]]))
     >>> Energy().fit(trace).score(trace).tolist()
     [-0.6931471805599453, -5000.0]
@@ -22,4 +23,4 @@ class Energy(Monitor):
         self.temperature = temperature
 
     def _score(self, trace: Trace) -> Tensor:
-        return -self.temperature * torch.logsumexp(trace.logits.double() / self.temperature, dim=1)
+        return -self.temperature * log_sum_exp(trace.logits, self.temperature)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.exponentials import Exponentials
 from assay.monitors.monitor import Monitor
 from assay.trace import Trace
 
@@ -27,6 +28,11 @@ class GEN(Monitor):
         self.top = top
 
     def _score(self, trace: Trace) -> Tensor:
-        largest = trace.probabilities.topk(trace.logits.shape[1], dim=1).values
-        others = torch.cat([largest[:, 1:].sum(dim=1, keepdim=True), 1 - largest[:, 1:]], dim=1)
-        return (largest * others)[:, : self.top].pow(self.gamma).sum(dim=1)
+        found = Exponentials.of(trace.logits)
+        powers = found.powers
+        if self.top < len(powers):
+            powers = powers.topk(self.top, dim=0).values
+        total = 1 + found.others
+        rest = torch.where(powers < 1, total - powers, found.others)
+        # x^gamma as exp(gamma log x), which is vectorised; log 0 gives 0, as it should.
+        return (powers * rest / total.square()).log_().mul_(self.gamma).exp_().sum(dim=0)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from assay.monitors.blocks import fitting_classes, in_blocks
+from assay.monitors.exponentials import Exponentials
 from assay.monitors.monitor import Monitor
 from assay.trace import Trace
 
@@ -34,7 +35,6 @@ class KLMatching(Monitor):
         self.log_templates_ = (sums[seen] / counts[seen, None]).clamp(min=smallest).log()
 
     def _score(self, trace: Trace) -> Tensor:
-        logs = torch.log_softmax(trace.logits.double(), dim=1)
-        probabilities = logs.exp()
-        own = (probabilities * logs).sum(dim=1, keepdim=True)
-        return (own - probabilities @ self.log_templates_.T).amin(dim=1).clamp(min=0)
+        found = Exponentials.of(trace.logits)
+        cross = (self.log_templates_ @ found.probabilities).amax(dim=0)
+        return (-found.entropy - cross).clamp(min=0)

@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from assay.monitors.exponentials import Exponentials
 from assay.monitors.monitor import Monitor
 from assay.trace import Trace
 
@@ -19,6 +20,4 @@ class MaxSoftmax(Monitor):
     """
 
     def _score(self, trace: Trace) -> Tensor:
-        probabilities = trace.probabilities
-        top = probabilities.argmax(dim=1, keepdim=True)
-        return probabilities.scatter(1, top, 0.0).sum(dim=1)
+        return Exponentials.of(trace.logits).doubt

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import torch
+from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
 from assay.monitors.blocks import fitting_classes, in_blocks
@@ -22,7 +23,7 @@ class ClassMoments:
         self.each_class = each_class
         self._anchors = _zeros(classes, dimensions)
         self._sums = _zeros(classes, dimensions)
-        self._products = _zeros(classes if each_class else 1, dimensions, dimensions)
+        self._products = _zeros(classes if each_class else 1, dimensions, dimensions)  # lower triangles
         self._cubes = _zeros(classes, dimensions)
         self._fourths = _zeros(classes)
 
@@ -39,16 +40,16 @@ class ClassMoments:
         return moments
 
     def add(self, features: Tensor, classes: Tensor) -> None:
-        rows = features.double()
+        rows = features.to(torch.float64, copy=True)
         counts = torch.bincount(classes, minlength=len(self.counts)).double()
         self._anchor(rows, classes, counts)
-        rows = rows - self._anchors[classes]
+        rows -= self._anchors[classes]
         self.counts += counts
         self._sums.index_add_(0, classes, rows)
         if self.each_class:
             self._add_each(rows, classes)
         else:
-            self._products[0] += gram(rows)
+            add_products(self._products[0], rows)
 
     @property
     def rows(self) -> int:
@@ -72,13 +73,13 @@ class ClassMoments:
     def scatter(self) -> Tensor:
         """(d, d): the sum over all rows of (x - mean of its class)(x - mean of its class)'."""
         moved = self._offsets
-        return self._products.sum(dim=0) - moved.T @ (moved * self.counts[:, None])
+        return _whole(self._products.sum(dim=0)) - moved.T @ (moved * self.counts[:, None])
 
     @property
     def class_scatter(self) -> Tensor:
         """(C, d, d): the same sum for each class; only with `each_class`."""
         moved = self._offsets
-        return self._products - self.counts[:, None, None] * moved[:, :, None] * moved[:, None, :]
+        return _whole(self._products) - self.counts[:, None, None] * moved[:, :, None] * moved[:, None, :]
 
     @property
     def between(self) -> Tensor:
@@ -100,7 +101,7 @@ class ClassMoments:
         return (
             self._fourths
             - 4 * (moved * self._cubes).sum(dim=1)
-            + 4 * torch.einsum("ci,cij,cj->c", moved, self._products, moved)
+            + 4 * torch.einsum("ci,cij,cj->c", moved, _whole(self._products), moved)
             + 2 * length * squares
             - 3 * counts * length.square()  # the last two terms, as the y of a class sum to counts * m
         )
@@ -121,18 +122,23 @@ class ClassMoments:
         self._fourths.index_add_(0, classes, squares.square())
         self._cubes.index_add_(0, classes, rows * squares[:, None])
         for number in torch.bincount(classes).nonzero().squeeze(1).tolist():
-            self._products[number] += gram(rows[classes == number])
+            add_products(self._products[number], rows[classes == number])
 
 
 def _zeros(*shape: int) -> Tensor:
     return torch.zeros(shape, dtype=torch.float64)
 
 
-def gram(rows: Tensor) -> Tensor:
-    """rows' rows, at little more than half the price of the product: the lower triangle is mirrored."""
-    width = rows.shape[1]
-    if width <= 128:
-        return rows.T @ rows
-    left, right = rows[:, : width // 2], rows[:, width // 2 :]
-    cross = left.T @ right
-    return torch.cat([torch.cat([gram(left), cross], 1), torch.cat([cross.T, gram(right)], 1)])
+def add_products(total: Tensor, rows: Tensor) -> None:
+    """Add rows' rows to the lower triangle of `total`, in place.
+
+    BLAS computes one triangle for half the price of a matrix product; torch does not offer that, scipy does.
+    """
+    if len(rows):
+        # Fortran order reads both tensors transposed, so that its upper triangle is the lower one here.
+        dsyrk(1.0, rows.numpy().T, beta=1.0, c=total.numpy().T, overwrite_c=True)
+
+
+def _whole(lower: Tensor) -> Tensor:
+    """The symmetric matrices of which these are the lower triangles."""
+    return lower.tril() + lower.tril(-1).mT

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.exponentials import log_sum_exp
 from assay.monitors.knn import normalised
 from assay.monitors.monitor import Monitor
 from assay.monitors.reservoir import Reservoir
@@ -56,4 +57,4 @@ class NNGuide(Monitor):
 
 
 def _energy(trace: Trace) -> Tensor:
-    return torch.logsumexp(trace.logits.double(), dim=1)
+    return log_sum_exp(trace.logits)

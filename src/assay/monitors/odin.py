@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.exponentials import Exponentials
 from assay.monitors.monitor import Monitor
 from assay.monitors.perturbation import perturbed_scores
 from assay.network import Network
@@ -40,6 +41,4 @@ class ODIN(Monitor):
         return torch.log_softmax(trace.logits / self.temperature, dim=1).amax(dim=1)
 
     def _doubt(self, trace: Trace) -> Tensor:
-        probabilities = torch.softmax(trace.logits.double() / self.temperature, dim=1)
-        top = probabilities.argmax(dim=1, keepdim=True)
-        return probabilities.scatter(1, top, 0.0).sum(dim=1)
+        return Exponentials.of(trace.logits, self.temperature).doubt

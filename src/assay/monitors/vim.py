@@ -6,10 +6,13 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.exponentials import log_sum_exp
 from assay.monitors.head import Head, recovered_head
 from assay.monitors.monitor import Monitor
 from assay.monitors.reservoir import Reservoir
 from assay.trace import Trace
+
+_ROWS = 1024  # scored at a time: intermediate results stay in cache
 
 
 class ViM(Monitor):
@@ -86,9 +89,11 @@ class ViM(Monitor):
         return residual
 
     def _score(self, trace: Trace) -> Tensor:
-        rows = trace.layer(self.layer).to(self.residual_.dtype) - self.origin_
-        norms: Tensor = (rows @ self.residual_).norm(dim=1).double()
-        return self.alpha_ * norms - torch.logsumexp(trace.logits.double(), dim=1)
+        squares = [
+            ((rows.to(self.residual_.dtype) - self.origin_) @ self.residual_).square().sum(dim=1)
+            for rows in torch.split(trace.layer(self.layer), _ROWS)
+        ]
+        return self.alpha_ * torch.cat(squares).double().sqrt() - log_sum_exp(trace.logits)
 
 
 def _default_dimensions(size: int) -> int:

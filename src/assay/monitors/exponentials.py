@@ -1,0 +1,61 @@
+"""What output monitors make of logits, in double precision, without rounding sure predictions alike."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Exponentials:
+    """Of logits l (N, C): l - max l and its exponential, class by class, and the sum over all but the top.
+
+    Classes are rows (C, N): sums over a few classes then run along memory, several times faster. The sum of
+    the others is kept by itself because 1 + others rounds to 1 where the network is sure, and scores that
+    only say 1 or 0 have no order.
+    """
+
+    shifted: Tensor
+    powers: Tensor
+    others: Tensor
+
+    @classmethod
+    def of(cls, logits: Tensor, temperature: float = 1.0) -> "Exponentials":
+        largest, shifted = _shifted(logits, temperature)
+        powers = shifted.exp()
+        below = (powers * (shifted < 0)).sum(dim=0)
+        # The top class counts 1, and so does each class that ties with it.
+        ties = (powers.sum(dim=0) - below).round() - 1
+        return cls(shifted, powers, below + ties)
+
+    @property
+    def doubt(self) -> Tensor:
+        """1 - max_k p_k, p = softmax(l)."""
+        return self.others / (1 + self.others)
+
+    @property
+    def probabilities(self) -> Tensor:
+        """(C, N)."""
+        return self.powers / (1 + self.others)
+
+    @property
+    def entropy(self) -> Tensor:
+        """-sum_k p_k log p_k, a sum of terms that are not negative."""
+        spread = (self.powers * self.shifted).sum(dim=0)
+        return self.others.log1p() - spread / (1 + self.others)
+
+
+def log_sum_exp(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """log sum_k exp(l_k / temperature), one per row, in double precision at the price of single."""
+    largest, shifted = _shifted(logits, temperature)
+    return shifted.exp_().sum(dim=0).log_().add_(largest)
+
+
+def _shifted(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """max_k l_k / temperature (N,), and (C, N) what is left without it."""
+    shifted = torch.empty(logits.shape[::-1], dtype=torch.float64).copy_(logits.T)
+    if temperature != 1:
+        shifted /= temperature
+    largest = shifted.amax(dim=0)
+    shifted -= largest
+    return largest, shifted
