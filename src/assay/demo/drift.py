@@ -1,0 +1,61 @@
+"""Chapter: the inputs change, nobody sends labels; what is the accuracy now?"""
+
+import torch
+from torch import Tensor
+
+from assay.demo.setting import Setting
+from assay.faults import NOISE, SEVERITIES
+from assay.report import Section
+from assay.trace import Trace
+from assay.volatility import VolatilityWatch, estimate_accuracy
+
+FAULT, SEVERITY = "gaussian", 3
+TEACHERS = ("speckle", "impulse", "gaussian_blur")
+"""Perturbations the estimates may learn from; the fault itself is not among them."""
+
+STEP = 10
+
+
+def drift(setting: Setting) -> Section:
+    """Volatility over a stream that turns noisy half-way, and accuracy estimates beside the truth."""
+    clean, noisy = setting.favourite.observe(setting.test), _under(setting, FAULT, SEVERITY, setting.test)
+    reference = setting.favourite.observe(setting.validation)
+    taught = [
+        _under(setting, name, severity, setting.validation) for name in TEACHERS for severity in SEVERITIES
+    ]
+    estimates = estimate_accuracy(reference, noisy, perturbed=taught, seed=setting.seed)
+    watch = VolatilityWatch(window=100).calibrate(reference, seed=setting.seed)
+    stream = torch.cat([clean.probabilities, noisy.probabilities])
+    heard = _heard(_first_alarm(watch, stream), len(clean))
+    truth = float(noisy.correct.double().mean())
+    words = (
+        f"{len(clean)} clean digits, and then the same digits under {FAULT} noise, went through the "
+        f"{next(iter(setting.networks))}. Without a single label, {heard}. {estimates.summary()} The truth, "
+        f"which you would not have, is {truth:.1%}."
+    )
+    return Section(
+        "What is the accuracy now",
+        words,
+        "What is its accuracy out there, now that the inputs have shifted?",
+        [watch.plot(), estimates.plot()],
+        estimates.to_frame(),
+    )
+
+
+def _under(setting: Setting, fault: str, severity: int, data: tuple[Tensor, Tensor]) -> Trace:
+    inputs, labels = data
+    return setting.favourite.observe((NOISE[fault](inputs, severity, seed=setting.seed), labels))
+
+
+def _first_alarm(watch: VolatilityWatch, stream: Tensor) -> int | None:
+    """How many predictions the watch had seen when it first raised the alarm; it goes on to the end."""
+    alarms = [watch.update(rows).alarm for rows in torch.split(stream, STEP)]
+    return STEP * (alarms.index(True) + 1) if any(alarms) else None
+
+
+def _heard(first: int | None, clean: int) -> str:
+    if first is None:
+        return "the watch raised no alarm"
+    if first <= clean:
+        return f"the watch raised a false alarm after {first} predictions, before the noise began"
+    return f"the watch raised the alarm {first - clean} predictions after the noise began"
