@@ -21,7 +21,7 @@ class Exponentials:
 
     @classmethod
     def of(cls, logits: Tensor, temperature: float = 1.0) -> "Exponentials":
-        largest, shifted = _shifted(logits, temperature)
+        _, shifted = _shifted(logits, temperature)
         powers = shifted.exp()
         below = (powers * (shifted < 0)).sum(dim=0)
         # The top class counts 1, and so does each class that ties with it.

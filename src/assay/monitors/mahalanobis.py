@@ -117,7 +117,10 @@ class Mahalanobis(Monitor):
 
     def _distances(self, features: Tensor) -> Tensor:
         measured = self._tied if self.covariance == "tied" else self._per_class
-        return torch.cat([measured(rows.to(self.axes_.dtype)) for rows in torch.split(features, _ROWS)])
+        features = features.to(self.axes_.dtype)
+        if len(features) <= _ROWS:
+            return measured(features)
+        return torch.cat([measured(rows) for rows in torch.split(features, _ROWS)])
 
     def _tied(self, features: Tensor) -> Tensor:
         # Cancellation in |z|^2 - 2 z'm + |m|^2 is confined to the few coordinates the class means have, and
@@ -127,7 +130,8 @@ class Mahalanobis(Monitor):
         beside = whitened[:, width:].square().sum(dim=1).double()
         near = whitened[:, :width].double()
         square = beside + near.square().sum(dim=1)
-        return (square[:, None] - 2 * near @ self.centres_.T + self.centres_.square().sum(dim=1)).clamp(min=0)
+        apart = torch.addmm(self.centres_.square().sum(dim=1), near, self.centres_.T, alpha=-2)
+        return (apart + square[:, None]).clamp(min=0)
 
     def _per_class(self, features: Tensor) -> Tensor:
         centred = features - self.origin_
