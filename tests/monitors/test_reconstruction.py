@@ -4,9 +4,10 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
+from torch import nn
 
 import assay
-from assay import Trace
+from assay import Guard, Network, Trace
 from assay.errors import InputError, NotFittedError
 from assay.monitors import Reconstruction
 from assay.monitors.alocc import OPTIMIZERS, Training, realness, reconstructed, trained
@@ -50,6 +51,16 @@ def test_the_paper_s_thresholds_are_the_average_training_errors(per_class, two_c
     torch.testing.assert_close(per_class.paper_thresholds_, torch.stack(expected))
     one = Reconstruction(epochs=1).fit(two_classes)
     torch.testing.assert_close(one.paper_thresholds_[1], one.score(two_classes)[60:].mean())
+
+
+def test_a_guard_takes_the_paper_s_thresholds(per_class, two_classes):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = Network(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)))
+    guard = Guard(network, per_class, threshold=per_class.paper_thresholds_)
+    verdict = guard(two_classes.inputs)
+    expected = verdict.scores > per_class.paper_thresholds_[verdict.predictions]
+    assert torch.equal(verdict.alarm, expected)
 
 
 def test_a_class_never_seen_gets_the_largest_score(per_class, two_classes):

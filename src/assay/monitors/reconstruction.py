@@ -32,8 +32,8 @@ class Reconstruction(Monitor):
     one. Fit goes by labels where they are known, else by predictions.
 
     The benchmark's threshold, the average training error per class, is `paper_thresholds_` (classes,): give
-    it to Guard as the threshold. About half of all good inputs lie above an average; Guard.calibrate
-    holds a false-alarm rate instead.
+    it to Guard as the threshold. An average is no quantile (Table II there: 0.50 to 0.63 of good inputs above
+    it); Guard.calibrate holds a false-alarm rate instead.
 
     Inputs (N, C, H, W) or (N, H, W) of any size from 4 x 4 go through convolutions, all others as vectors.
     They are standardised per channel or column, so errors are in variances of the training data; a constant
