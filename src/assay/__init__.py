@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AccuracyEstimator": "volatility",
     "AssayError": "errors",
+    "BenchmarkResult": "benchmark",
     "CausalLM": "omniinput.language",
     "Guard": "guard",
     "InputSpace": "omniinput.space",
@@ -18,16 +19,19 @@ _HOMES = {
     "MonitorabilityValidation": "mira",
     "Network": "network",
     "OutputDistribution": "omniinput.distribution",
+    "Scenario": "benchmark",
     "Trace": "trace",
     "TrainingRecord": "volatility",
     "Verdict": "guard",
     "VolatilityWatch": "volatility",
+    "build_scenarios": "benchmark",
     "compare_monitorability": "mira",
     "compare_volatility": "volatility",
     "cross_model_normalised": "omniinput.normalisation",
     "estimate_accuracy": "volatility",
     "load": "storage",
     "mira_score": "mira",
+    "run_benchmark": "benchmark",
     "sample_outputs": "omniinput.sampling",
     "save": "storage",
     "smallest_contamination": "volatility",
@@ -36,6 +40,7 @@ _HOMES = {
     "write_report": "report",
 }
 _ROOMS = {
+    "benchmark",
     "data",
     "errors",
     "faults",
@@ -48,6 +53,7 @@ _ROOMS = {
 __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 
 if TYPE_CHECKING:
+    from assay import benchmark as benchmark
     from assay import data as data
     from assay import errors as errors
     from assay import faults as faults
@@ -55,6 +61,10 @@ if TYPE_CHECKING:
     from assay import monitors as monitors
     from assay import report as report
     from assay import volatility as volatility
+    from assay.benchmark import BenchmarkResult as BenchmarkResult
+    from assay.benchmark import Scenario as Scenario
+    from assay.benchmark import build_scenarios as build_scenarios
+    from assay.benchmark import run_benchmark as run_benchmark
     from assay.errors import AssayError as AssayError
     from assay.guard import Guard as Guard
     from assay.guard import Verdict as Verdict

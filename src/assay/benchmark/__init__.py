@@ -1,0 +1,19 @@
+"""Which monitor, at which threshold, catches which faults, and at what cost: the safety-monitor benchmark."""
+
+from assay.benchmark.building import build_scenarios
+from assay.benchmark.oracle import Outcome, overall_outcome, specific_outcome
+from assay.benchmark.ranking import Ranking
+from assay.benchmark.result import BenchmarkResult
+from assay.benchmark.run import run_benchmark
+from assay.benchmark.scenario import Scenario
+
+__all__ = [
+    "BenchmarkResult",
+    "Outcome",
+    "Ranking",
+    "Scenario",
+    "build_scenarios",
+    "overall_outcome",
+    "run_benchmark",
+    "specific_outcome",
+]

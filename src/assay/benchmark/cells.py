@@ -1,0 +1,89 @@
+"""Finished cells of a benchmark on disk: one small file per guard and scenario."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from assay.benchmark.scenario import Scenario, digest
+from assay.errors import MissingExtraError, StorageError
+from assay.guard import Guard
+from assay.storage import write_whole
+
+
+class Cells:
+    """Reads and writes the cells of one run; without a folder, nothing.
+
+    A cell is known by the guard (its network's weights, its monitor's settings, its threshold, which no two
+    fitted states share), the scenario's fingerprint and the settings: what was measured under others is not
+    taken over.
+    """
+
+    def __init__(
+        self,
+        checkpoint: str | os.PathLike[str] | None,
+        readouts: str | os.PathLike[str] | None,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self.checkpoint = None if checkpoint is None else _folder(checkpoint)
+        self.readouts = None if readouts is None else _folder(readouts)
+        self.settings = json.dumps(settings, sort_keys=True)
+        self._guards: dict[str, str] = {}
+        if self.readouts is not None:
+            try:
+                import pyarrow  # type: ignore[import-untyped]  # noqa: F401
+            except ImportError as error:
+                raise MissingExtraError("pyarrow", "benchmark") from error
+
+    def read(self, name: str, guard: Guard, scenario: Scenario) -> dict[str, Any] | None:
+        """The row of a finished cell; None where there is none, or where its readouts are missing."""
+        if self.checkpoint is None:
+            return None
+        key = self._key(name, guard, scenario)
+        path = self.checkpoint / f"{key}.json"
+        if not path.is_file() or (self.readouts is not None and not self._parquet(key).is_file()):
+            return None
+        try:
+            row: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise StorageError(
+                f"{path} is damaged ({error}); delete it, and the cell is run again"
+            ) from error
+        return row
+
+    def write(
+        self, name: str, guard: Guard, scenario: Scenario, row: Mapping[str, Any], readout: pd.DataFrame
+    ) -> None:
+        key = self._key(name, guard, scenario)
+        if self.readouts is not None:
+            readout.insert(0, "scenario", scenario.name)
+            readout.insert(0, "guard", name)
+            write_whole(self._parquet(key), lambda temporary: readout.to_parquet(temporary, index=False))
+        if self.checkpoint is not None:
+            text = json.dumps(row)
+            write_whole(
+                self.checkpoint / f"{key}.json", lambda temporary: Path(temporary).write_text(text, "utf-8")
+            )
+
+    def _key(self, name: str, guard: Guard, scenario: Scenario) -> str:
+        if name not in self._guards:
+            threshold = None if guard.threshold is None else guard.threshold.tolist()
+            self._guards[name] = digest(name, guard.network.fingerprint, repr(guard.monitor), repr(threshold))
+        readable = "".join(letter if letter.isalnum() else "-" for letter in f"{scenario.name}--{name}")
+        return f"{readable[:80]}--{digest(self._guards[name], scenario.fingerprint, self.settings)}"
+
+    def _parquet(self, key: str) -> Path:
+        assert self.readouts is not None
+        return self.readouts / f"{key}.parquet"
+
+
+def _folder(path: str | os.PathLike[str]) -> Path:
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make the folder {folder}: {error.strerror}; choose another") from error
+    return folder

@@ -1,0 +1,138 @@
+"""The measures of the benchmark, from counts of outcomes and from scores; all in double precision.
+
+Where a measure divides by nothing (no positives, no alarms), it is 0 for MCC, precision, recall and the F1s,
+as scikit-learn has it, and 0 for the rates: of nothing, nothing went wrong. AUROC of one class is NaN.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, rankdata
+
+from assay.benchmark.oracle import Flags, Outcome
+
+Numbers = NDArray[np.float64]
+
+COUNTED = ("mcc", "fpr", "fnr", "precision", "recall", "f1", "micro_f1", "weighted_f1")
+"""Measures of counts."""
+
+
+def outcome_counts(outcomes: NDArray[np.int8]) -> Numbers:
+    """(4,) counts, in the order of `Outcome`."""
+    return np.bincount(outcomes, minlength=len(Outcome)).astype(np.float64)
+
+
+def counted_measures(counts: Numbers) -> dict[str, Numbers]:
+    """Every measure of `COUNTED` for counts (..., 4) in the order of `Outcome`.
+
+    `f1` is the harmonic mean of precision and recall. `micro_f1` pools both classes, which makes it the share
+    of right reactions. `weighted_f1` is the mean of both classes' F1 by their size: the figures that the
+    paper prints under micro-F1 are these (its Table II, second row: 0.52; precision and recall give 0.38).
+    """
+    tp, fp, tn, fn = np.moveaxis(np.asarray(counts, dtype=np.float64), -1, 0)
+    covariance = tp * tn - fp * fn
+    # Square roots one by one: the product of four counts overflows nothing, but loses digits.
+    spread = np.sqrt(tp + fp) * np.sqrt(tp + fn) * np.sqrt(tn + fp) * np.sqrt(tn + fn)
+    f1 = _ratio(2 * tp, 2 * tp + fp + fn)
+    total = tp + fp + tn + fn
+    quiet = _ratio(2 * tn, 2 * tn + fp + fn)
+    return {
+        "mcc": _ratio(covariance, spread),
+        "fpr": _ratio(fp, fp + tn),
+        "fnr": _ratio(fn, fn + tp),
+        "precision": _ratio(tp, tp + fp),
+        "recall": _ratio(tp, tp + fn),
+        "f1": f1,
+        "micro_f1": _ratio(tp + tn, total),
+        "weighted_f1": _ratio((tp + fn) * f1 + (tn + fp) * quiet, total),
+    }
+
+
+def bootstrap_intervals(
+    counts: Numbers, confidence: float, resamples: int, generator: np.random.Generator
+) -> dict[str, tuple[float, float]]:
+    """Percentile intervals of every counted measure.
+
+    Drawing rows with replacement and counting outcomes is drawing the four counts from a multinomial
+    distribution, so the cost does not grow with the rows.
+    """
+    total = int(counts.sum())
+    draws = generator.multinomial(total, counts / total, size=resamples)
+    tail = (1 - confidence) / 2
+    return {
+        name: (float(np.quantile(values, tail)), float(np.quantile(values, 1 - tail)))
+        for name, values in counted_measures(draws.astype(np.float64)).items()
+    }
+
+
+def auroc(truth: Flags, scores: Numbers, confidence: float) -> tuple[float, float, float]:
+    """The area under the ROC curve and its interval by DeLong et al. 1988; ties count one half.
+
+    A score that is not finite is an alarm and so ranks above all others. N log N.
+    """
+    positives, negatives = _split(truth, scores)
+    p, n = len(positives), len(negatives)
+    if not p or not n:
+        return float("nan"), float("nan"), float("nan")
+    everyone = rankdata(np.concatenate([positives, negatives]))
+    # Placement of each row: the share of the other class that it outranks.
+    above = (everyone[:p] - rankdata(positives)) / n
+    below = 1 - (everyone[p:] - rankdata(negatives)) / p
+    area = float(above.mean())
+    if min(p, n) < 2:
+        return area, float("nan"), float("nan")
+    reach = float(norm.ppf((1 + confidence) / 2) * np.sqrt(above.var(ddof=1) / p + below.var(ddof=1) / n))
+    return area, max(0.0, area - reach), min(1.0, area + reach)
+
+
+def fpr_at_tpr(truth: Flags, scores: Numbers, tpr: float = 0.95) -> float:
+    """The false positive rate at the highest threshold that catches at least `tpr` of the positives."""
+    positives, negatives = _split(truth, scores)
+    if not len(positives) or not len(negatives):
+        return float("nan")
+    needed = int(np.ceil(tpr * len(positives) - 1e-9))
+    threshold = np.sort(positives)[len(positives) - needed]
+    return float((negatives >= threshold).mean())
+
+
+def multiclass_mcc(labels: NDArray[Any], answers: NDArray[Any]) -> float:
+    """Matthews correlation of many classes (Gorodkin 2004); 0 where either side has one class only.
+
+    A cancelled prediction is an answer of its own, -1, which is also the label of a novelty.
+    """
+    classes, codes = np.unique(np.concatenate([labels, answers]), return_inverse=True)
+    size, count = len(classes), len(labels)
+    table = np.bincount(codes[:count] * size + codes[count:], minlength=size**2).reshape(size, size)
+    truth, said = table.sum(axis=1, dtype=np.float64), table.sum(axis=0, dtype=np.float64)
+    covariance = float(np.trace(table)) * count - truth @ said
+    spread = np.sqrt(count**2 - said @ said) * np.sqrt(count**2 - truth @ truth)
+    return float(covariance / spread) if spread > 0 else 0.0
+
+
+def measured(
+    prefix: str, truth: Flags, outcomes: NDArray[np.int8], scores: Numbers, settings: Mapping[str, Any]
+) -> dict[str, float]:
+    """Every measure of one dimension, with `_low` and `_high` beside those that have an interval."""
+    counts = outcome_counts(outcomes)
+    generator = np.random.default_rng(settings["seed"])
+    intervals = bootstrap_intervals(counts, settings["confidence"], settings["resamples"], generator)
+    values: dict[str, float] = {}
+    for name, value in counted_measures(counts).items():
+        values |= {f"{prefix}_{name}": float(value)}
+        values |= {f"{prefix}_{name}_low": intervals[name][0], f"{prefix}_{name}_high": intervals[name][1]}
+    area, low, high = auroc(truth, scores, settings["confidence"])
+    values |= {f"{prefix}_auroc": area, f"{prefix}_auroc_low": low, f"{prefix}_auroc_high": high}
+    values[f"{prefix}_fpr95"] = fpr_at_tpr(truth, scores)
+    names = ("true_positives", "false_positives", "true_negatives", "false_negatives")
+    return values | {f"{prefix}_{name}": float(count) for name, count in zip(names, counts, strict=True)}
+
+
+def _ratio(top: Numbers, bottom: Numbers) -> Numbers:
+    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+
+
+def _split(truth: Flags, scores: Numbers) -> tuple[Numbers, Numbers]:
+    ranked = np.where(np.isfinite(scores), scores, np.inf)
+    return ranked[truth], ranked[~truth]

@@ -1,0 +1,152 @@
+"""What a benchmark found, and which monitor to ship."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from assay.benchmark.pictures import category_picture, cost_picture
+from assay.benchmark.ranking import Ranking, above_chance, ranking
+from assay.storage import storable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MEASURES = ("mcc", "fpr", "fnr", "precision", "recall", "f1", "auroc")
+
+FAINT = 0.1
+"""A mean MCC below this is of no use, however surely it is above 0."""
+
+COLUMNS = (
+    *("guard", "scenario", "category", "severity"),
+    *(f"specific_{name}" for name in MEASURES),
+    *(f"overall_{name}" for name in MEASURES),
+    *("model_mcc", "system_mcc", "model_seconds", "monitor_seconds", "monitor_bytes"),
+)
+
+
+@storable("BenchmarkResult")
+@dataclass(frozen=True, eq=False)
+class BenchmarkResult:
+    """A row per guard and scenario.
+
+    `table` holds everything measured, with intervals at `confidence` as `_low` and `_high` (percentile
+    bootstrap over rows; DeLong for AUROC); `to_frame` the columns most people want.
+    """
+
+    table: pd.DataFrame
+    confidence: float = 0.95
+
+    title: ClassVar[str] = "Which monitor to ship"
+
+    def to_frame(self) -> pd.DataFrame:
+        return self.table[list(COLUMNS)].copy()
+
+    @property
+    def guards(self) -> list[str]:
+        return list(dict.fromkeys(self.table["guard"]))
+
+    def by_category(self, measure: str = "specific_mcc") -> pd.DataFrame:
+        """The mean of a measure per guard and category, and over all scenarios."""
+        wide = self.table.pivot_table(index="guard", columns="category", values=measure, sort=False)
+        wide["all"] = self.table.groupby("guard")[measure].mean()
+        return wide.loc[self.guards].reset_index().rename_axis(None, axis=1)
+
+    def by_guard(self) -> pd.DataFrame:
+        """A row per guard: mean detection, p-value above chance, effect on the system, and cost.
+
+        `system_change` is the relative change of MCC by the monitor, on untouched inputs (the paper's
+        Table V) and on all; seconds are per input (Table VI), bytes as kept (Table VII).
+        """
+        rows = []
+        for name in self.guards:
+            part = self.table[self.table["guard"] == name]
+            mcc = part["specific_mcc"].to_numpy()
+            rows.append(
+                {
+                    "guard": name,
+                    "specific_mcc": float(mcc.mean()),
+                    "p_above_chance": above_chance(mcc),
+                    "specific_auroc": float(part["specific_auroc"].mean()),
+                    "overall_mcc": float(part["overall_mcc"].mean()),
+                    "false_alarms": float(part["clean_false_alarms"].mean()),
+                    "clean_model_mcc": float(part["clean_model_mcc"].mean()),
+                    "clean_system_mcc": float(part["clean_system_mcc"].mean()),
+                    "clean_system_change": _change(part, "clean_model_mcc", "clean_system_mcc"),
+                    "system_change": _change(part, "model_mcc", "system_mcc"),
+                    "model_seconds": float(part["model_seconds"].mean()),
+                    "monitor_seconds": float(part["monitor_seconds"].mean()),
+                    "model_bytes": int(part["model_bytes"].iloc[0]),
+                    "monitor_bytes": int(part["monitor_bytes"].iloc[0]),
+                }
+            )
+        return pd.DataFrame(rows)
+
+    def ranking(self, measure: str = "specific_mcc", alpha: float = 0.05) -> Ranking:
+        """Friedman's test over the scenarios with Nemenyi's post-hoc test."""
+        return ranking(self.table, measure, alpha)
+
+    @property
+    def best(self) -> str:
+        """The guard with the highest mean specific MCC."""
+        means = self.table.groupby("guard")["specific_mcc"].mean()
+        return max(self.guards, key=lambda name: means[name])
+
+    def summary(self) -> str:
+        facts = self.by_guard().set_index("guard")
+        best, count = facts.loc[self.best], self.table["scenario"].nunique()
+        words = (
+            f"Over {count} scenarios {self.best} tells faulty from good inputs best: its alarms correlate "
+            f"with the faults by {best['specific_mcc']:.2f} on average (MCC; 0 is guessing, 1 is perfect), "
+            f"at {best['false_alarms']:.0%} false alarms on good inputs. "
+        )
+        return words + " ".join([self._chance(facts), self._rivals(), self._effect(facts)]).strip()
+
+    def _chance(self, facts: pd.DataFrame) -> str:
+        sure = facts["p_above_chance"] < 1 - self.confidence
+        lucky = facts.index[~sure | (facts["specific_mcc"] < FAINT)]
+        if len(lucky) == len(facts):
+            return "No monitor did clearly better than chance: do not rely on any of them for these faults."
+        weak = self.by_category().set_index("guard").drop(columns="all").max()
+        blind = [str(category) for category in weak.index[weak < FAINT]]
+        said = f"Of the {len(facts)} monitors {len(lucky)} did no better than chance." if len(lucky) else ""
+        unseen = f" No monitor sees {' or '.join(blind)} (best MCC below {FAINT})." if blind else ""
+        return (said + unseen).strip()
+
+    def _rivals(self) -> str:
+        if len(self.guards) < 2 or self.table["scenario"].nunique() < 5:
+            return "Too few guards or scenarios were run to say whether the order is more than chance."
+        ranked = self.ranking()
+        rivals = ranked.rivals
+        if len(rivals) == len(self.guards) - 1 and ranked.p_value >= ranked.alpha:
+            return f"The monitors do not differ beyond chance (p = {ranked.p_value:.2g}): choose by cost."
+        if not rivals:
+            return f"By rank {ranked.best} is better than every other beyond chance."
+        return f"By rank {ranked.best} leads, but cannot be told from {', '.join(rivals)}: choose by cost."
+
+    def _effect(self, facts: pd.DataFrame) -> str:
+        best = facts.loc[self.best]
+        verb = "lowers" if best["clean_system_change"] < 0 else "raises"
+        share = best["monitor_seconds"] / (best["model_seconds"] + best["monitor_seconds"])
+        return (
+            f"On good inputs cancelling its alarms {verb} the system's MCC by "
+            f"{abs(best['clean_system_change']):.0%}; the monitor takes {share:.0%} of the time and "
+            f"keeps {best['monitor_bytes'] / 1000:,.1f} kB."
+        )
+
+    def plot(self) -> "Figure":
+        """Mean specific MCC of every guard, by category."""
+        return category_picture(self.by_category())
+
+    def figures(self) -> "list[Figure]":
+        drawn = [self.plot(), cost_picture(self.by_guard())]
+        if len(self.guards) > 1 and self.table["scenario"].nunique() > 1:
+            drawn.append(self.ranking().plot())
+        return drawn
+
+
+def _change(part: pd.DataFrame, before: str, after: str) -> float:
+    """Relative change of the mean; NaN where there was nothing to lose."""
+    start = float(part[before].mean())
+    return float(part[after].mean() - start) / abs(start) if start else float(np.nan)

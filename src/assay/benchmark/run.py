@@ -1,0 +1,199 @@
+"""Stream every scenario through every system under test, a network and its monitor, and measure."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from assay.benchmark.cells import Cells
+from assay.benchmark.measures import measured, multiclass_mcc
+from assay.benchmark.oracle import overall_outcome, overall_truth, specific_outcome, specific_truth
+from assay.benchmark.result import BenchmarkResult
+from assay.benchmark.scenario import Scenario, row_count
+from assay.engine import progress
+from assay.errors import InputError, NotFittedError
+from assay.guard import CANCELLED, Guard
+from assay.trace import Inputs
+
+
+def run_benchmark(
+    guards: Mapping[str, Guard],
+    scenarios: Iterable[Scenario],
+    *,
+    batch_size: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    readouts: str | os.PathLike[str] | None = None,
+    confidence: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> BenchmarkResult:
+    """Judge every row of every scenario by every guard; an alarm cancels the prediction.
+
+    `batch_size=1` streams one input at a time and measures latency, as the paper does; None takes the
+    network's batches and measures throughput. Guards that share a network share its forward pass, and the
+    monitor's seconds are its own. With `checkpoint`, a folder, every finished guard and scenario is on disk
+    and a run started again goes on where it was. With `readouts`, a folder, what was seen of every input is
+    kept as parquet. Time is that of the forward passes and the monitors; one scenario is held at a time.
+    """
+    chosen = list(scenarios)
+    _check(guards, chosen, batch_size, confidence, resamples)
+    settings = {"confidence": confidence, "resamples": resamples, "seed": seed}
+    cells = Cells(checkpoint, readouts, settings | {"batch_size": batch_size})
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for scenario in progress(chosen, "scenarios", len(chosen)):
+        wanted = dict(guards)
+        for name, guard in guards.items():
+            if (row := cells.read(name, guard, scenario)) is not None:
+                rows[scenario.name, name] = row
+                del wanted[name]
+        for name, readout in _readouts(wanted, scenario, batch_size):
+            row = _row(name, guards[name], scenario, readout, settings)
+            cells.write(name, guards[name], scenario, row, readout.to_frame(scenario))
+            rows[scenario.name, name] = row
+    table = pd.DataFrame([rows[scenario.name, name] for scenario in chosen for name in guards])
+    return BenchmarkResult(table, confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """What one guard said of every row of one scenario, and how long it took."""
+
+    predictions: NDArray[np.int64]
+    confidences: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    alarm: NDArray[np.bool_]
+    model_seconds: NDArray[np.float64]
+    monitor_seconds: NDArray[np.float64]
+
+    def flags(self, scenario: Scenario) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+        """is_fault, is_novelty, correct: with `alarm`, what the oracle needs."""
+        correct = self.predictions == scenario.labels.numpy()
+        return scenario.is_fault.numpy(), np.full(len(correct), scenario.is_novelty), correct
+
+    def to_frame(self, scenario: Scenario) -> pd.DataFrame:
+        """A row per input in stream order; outcomes by the names of `Outcome`, right is a true one."""
+        flags = self.flags(scenario)
+        specific, overall = (oracle(*flags, self.alarm) for oracle in (specific_outcome, overall_outcome))
+        return pd.DataFrame(
+            {
+                "label": scenario.labels.numpy(),
+                "is_fault": flags[0],
+                "prediction": self.predictions,
+                "confidence": self.confidences,
+                "score": self.scores,
+                "alarm": self.alarm,
+                "specific_outcome": specific,
+                "specific_right": specific % 2 == 0,
+                "overall_outcome": overall,
+                "overall_right": overall % 2 == 0,
+                "model_seconds": self.model_seconds,
+                "monitor_seconds": self.monitor_seconds,
+            }
+        )
+
+
+def _readouts(
+    guards: Mapping[str, Guard], scenario: Scenario, batch_size: int | None
+) -> Iterator[tuple[str, Readout]]:
+    """Every guard's readout; guards of one network and one need of inputs share what was observed."""
+    groups: dict[tuple[int, bool], dict[str, Guard]] = {}
+    for name, guard in guards.items():
+        groups.setdefault((id(guard.network), guard.monitor.needs_inputs), {})[name] = guard
+    for group in groups.values():
+        parts: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in group}
+        first = next(iter(group.values()))
+        size = batch_size or first.network.batch_size
+        for batch in _batches(scenario.inputs, size):
+            start = perf_counter()
+            trace = first.observe(batch)
+            observed = (perf_counter() - start) / len(trace)
+            sure = trace.probabilities.amax(dim=1)
+            for name, guard in group.items():
+                start = perf_counter()
+                verdict = guard.judge(trace)
+                judged = (perf_counter() - start) / len(trace)
+                times = torch.tensor([[observed, judged]], dtype=torch.float64).expand(len(trace), 2)
+                parts[name].append((verdict.predictions, sure, verdict.scores, verdict.alarm, times))
+        for name, pieces in parts.items():
+            predictions, confidences, scores, alarm, seconds = (
+                torch.cat(column).numpy() for column in zip(*pieces, strict=True)
+            )
+            yield name, Readout(predictions, confidences, scores, alarm, seconds[:, 0], seconds[:, 1])
+
+
+def _batches(inputs: Any, size: int) -> Iterator[Inputs | list[str]]:
+    for start in range(0, row_count(inputs), size):
+        part = slice(start, start + size)
+        if isinstance(inputs, Mapping):
+            yield {name: tensor[part] for name, tensor in inputs.items()}
+        else:
+            yield inputs[part]
+
+
+def _row(
+    name: str, guard: Guard, scenario: Scenario, readout: Readout, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Everything measured of one guard on one scenario."""
+    is_fault, is_novelty, correct = readout.flags(scenario)
+    row: dict[str, Any] = {
+        "guard": name,
+        "scenario": scenario.name,
+        "category": scenario.category,
+        "severity": scenario.severity,
+        "inputs": len(scenario),
+        "faults": int(is_fault.sum()),
+    }
+    for prefix, oracle, truth in (
+        ("specific", specific_outcome, specific_truth),
+        ("overall", overall_outcome, overall_truth),
+    ):
+        outcomes = oracle(is_fault, is_novelty, correct, readout.alarm)
+        should = truth(is_fault, is_novelty, correct)
+        row |= measured(prefix, should, outcomes, readout.scores, settings)
+    labels, answers = scenario.labels.numpy(), np.where(readout.alarm, CANCELLED, readout.predictions)
+    clean = ~is_fault
+    return row | {
+        "model_mcc": multiclass_mcc(labels, readout.predictions),
+        "system_mcc": multiclass_mcc(labels, answers),
+        "clean_model_mcc": multiclass_mcc(labels[clean], readout.predictions[clean]),
+        "clean_system_mcc": multiclass_mcc(labels[clean], answers[clean]),
+        "clean_false_alarms": float(readout.alarm[clean].mean()) if clean.any() else float("nan"),
+        "accuracy": float(correct.mean()),
+        "model_seconds": float(readout.model_seconds.mean()),
+        "monitor_seconds": float(readout.monitor_seconds.mean()),
+        "model_bytes": sum(part.nbytes for part in guard.network.module.state_dict().values()),
+        "monitor_bytes": guard.monitor.nbytes,
+    }
+
+
+def _check(
+    guards: Mapping[str, Guard],
+    scenarios: list[Scenario],
+    batch_size: int | None,
+    confidence: float,
+    resamples: int,
+) -> None:
+    if not guards or not all(isinstance(guard, Guard) for guard in guards.values()):
+        raise InputError("expected guards as a dict of name to assay.Guard with at least one")
+    for name, guard in guards.items():
+        if guard.threshold is None:
+            raise NotFittedError(
+                f"expected calibrated guards, got {name!r} without threshold; call calibrate(trace) first"
+            )
+    names = [scenario.name for scenario in scenarios]
+    if not scenarios or len(set(names)) < len(names):
+        raise InputError(
+            f"expected at least one scenario and each name once, got {names}; see assay.build_scenarios"
+        )
+    if (batch_size is not None and batch_size < 1) or not 0 < confidence < 1 or resamples < 1:
+        raise InputError(
+            f"expected batch_size and resamples of at least 1 and a confidence between 0 and 1, got "
+            f"{batch_size}, {resamples} and {confidence}"
+        )

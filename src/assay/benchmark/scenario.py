@@ -1,0 +1,111 @@
+"""Scenario: one benchmark dataset, a stream of good and faulty inputs in random order."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.network import length
+
+CATEGORIES = ("novelty", "noise", "anomaly", "shift", "adversarial")
+
+NO_LABEL = -1
+"""The label of a novelty: no class the network knows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scenario:
+    """Inputs with the label and the kind of every row; `inputs` are made when asked for.
+
+    Severity is 1 to 5, and 0 for a novelty, which has no degree. `fingerprint` says which data it is, so that
+    a resumed run does not take another's results for its own. Made by `build_scenarios`, or from recorded
+    data by `Scenario.of`.
+    """
+
+    name: str
+    category: str
+    severity: int
+    labels: Tensor
+    is_fault: Tensor
+    make: Callable[[], Any] = field(repr=False)
+    fingerprint: str = ""
+
+    def __post_init__(self) -> None:
+        if self.category not in CATEGORIES:
+            raise InputError(f"expected a category of {list(CATEGORIES)}, got {self.category!r}")
+        if not len(self.labels) or len(self.labels) != len(self.is_fault):
+            raise InputError(
+                f"expected a label and a fault flag for every row of scenario {self.name!r}, got "
+                f"{len(self.labels)} and {len(self.is_fault)}; give at least one row"
+            )
+
+    @property
+    def inputs(self) -> Any:
+        """The rows, made anew unless they were the last ones made."""
+        return self.make()
+
+    @property
+    def is_novelty(self) -> bool:
+        return self.category == "novelty"
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @classmethod
+    def of(
+        cls, name: str, category: str, inputs: Any, labels: Any, is_fault: Any, *, severity: int = 0
+    ) -> "Scenario":
+        """A scenario of recorded inputs, with the label of every row (-1 for a novelty) and whether it is a
+        fault."""
+        labels, flags = torch.as_tensor(labels).long(), torch.as_tensor(is_fault).bool()
+        if row_count(inputs) != len(labels):
+            raise InputError(
+                f"expected one label per input in scenario {name!r}, got {row_count(inputs)} inputs and "
+                f"{len(labels)} labels"
+            )
+        mark = digest(name, category, severity, inputs, labels, flags)
+        return cls(name, category, severity, labels, flags, lambda: inputs, mark)
+
+
+class LastMade:
+    """Keeps the inputs made last and lets the others go: of 79 scenarios, one is in memory."""
+
+    def __init__(self) -> None:
+        self._name: str | None = None
+        self._inputs: Any = None
+
+    def of(self, name: str, make: Callable[[], Any]) -> Any:
+        if name != self._name:
+            self._name, self._inputs = None, None  # the old ones go before the new ones come
+            self._inputs = make()
+            self._name = name
+        return self._inputs
+
+
+def row_count(inputs: Any) -> int:
+    return length(inputs) if isinstance(inputs, Tensor | Mapping) else len(inputs)
+
+
+def rows_of(inputs: Any, rows: Tensor) -> Any:
+    """Rows of a tensor or of a list of texts."""
+    return inputs[rows] if isinstance(inputs, Tensor) else [inputs[row] for row in rows.tolist()]
+
+
+def digest(*parts: Any) -> str:
+    """A hash of plain values, tensors and texts."""
+    state = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, Tensor):
+            state.update(f"{part.dtype} {tuple(part.shape)}".encode())
+            state.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        elif isinstance(part, Mapping):
+            state.update(digest(*(item for pair in sorted(part.items()) for item in pair)).encode())
+        elif isinstance(part, Sequence) and not isinstance(part, str):
+            state.update("\x1f".join(map(str, part)).encode())
+        else:
+            state.update(f"\x1e{part}".encode())
+    return state.hexdigest()

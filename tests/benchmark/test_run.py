@@ -1,0 +1,232 @@
+"""A run measures what the guards do, resumes where it was, and draws honest conclusions."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+from sklearn import metrics
+
+import assay
+from assay.benchmark import Outcome
+from assay.benchmark.ranking import ranking
+from assay.benchmark.result import COLUMNS
+from assay.errors import InputError, NotFittedError
+from assay.guard import Guard
+
+CONTRACT = [
+    "guard", "scenario", "category", "severity",
+    *(f"specific_{m}" for m in ("mcc", "fpr", "fnr", "precision", "recall", "f1", "auroc")),
+    *(f"overall_{m}" for m in ("mcc", "fpr", "fnr", "precision", "recall", "f1", "auroc")),
+    "model_mcc", "system_mcc", "model_seconds", "monitor_seconds", "monitor_bytes",
+]  # fmt: skip
+
+TIMES = ["model_seconds", "monitor_seconds"]
+
+
+@pytest.fixture(scope="module")
+def scenarios(network, data):
+    novelty = {"flat": 0.3 + 0.05 * torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(0))}
+    faults = ["gaussian", "dead_rows", "contrast", "fgsm"]
+    return assay.build_scenarios(*data, network=network, faults=faults, novelty=novelty)
+
+
+@pytest.fixture(scope="module")
+def result(guards, scenarios):
+    return assay.run_benchmark(guards, scenarios)
+
+
+def test_the_frame_has_the_columns_of_the_contract_and_a_row_per_guard_and_scenario(
+    result, guards, scenarios
+):
+    frame = result.to_frame()
+    assert list(frame.columns) == CONTRACT == list(COLUMNS)
+    assert len(frame) == len(guards) * len(scenarios)
+    assert list(frame["guard"][:4]) == list(guards)
+    assert (frame[TIMES] > 0).all(axis=None)
+
+
+@pytest.mark.filterwarnings("ignore:A single label was found")
+def test_every_number_is_what_the_guard_itself_gives(result, guards, scenarios):
+    frame = result.to_frame().set_index(["guard", "scenario"])
+    for scenario in scenarios:
+        for name, guard in guards.items():
+            verdict = guard(scenario.inputs)
+            row = frame.loc[(name, scenario.name)]
+            alarm, labels = verdict.alarm.numpy(), scenario.labels.numpy()
+            fault = scenario.is_fault.numpy()
+            wrong = verdict.predictions.numpy() != labels
+            for prefix, truth in (("specific", fault), ("overall", wrong)):
+                assert row[f"{prefix}_mcc"] == pytest.approx(metrics.matthews_corrcoef(truth, alarm))
+                assert row[f"{prefix}_recall"] == pytest.approx(
+                    metrics.recall_score(truth, alarm, zero_division=0)
+                )
+                if 0 < truth.sum() < len(truth):
+                    expected = metrics.roc_auc_score(truth, verdict.scores.numpy())
+                    assert row[f"{prefix}_auroc"] == pytest.approx(expected)
+            answers = verdict.accepted_predictions.numpy()
+            assert row["model_mcc"] == pytest.approx(
+                metrics.matthews_corrcoef(labels, verdict.predictions.numpy())
+            )
+            assert row["system_mcc"] == pytest.approx(metrics.matthews_corrcoef(labels, answers))
+            assert row["monitor_bytes"] == guard.monitor.nbytes
+
+
+def test_one_input_at_a_time_gives_what_batches_give(guards, data):
+    inputs, labels = data
+    scenarios = assay.build_scenarios(inputs[:40], labels[:40], faults=["speckle"])
+    single, batched = (assay.run_benchmark(guards, scenarios, batch_size=size) for size in (1, None))
+    same = [column for column in single.table.columns if column not in TIMES]
+    pd.testing.assert_frame_equal(single.table[same], batched.table[same])
+
+
+def test_guards_that_share_a_network_share_its_forward_pass(guards, data, monkeypatch):
+    calls = []
+    observe = Guard.observe
+    monkeypatch.setattr(Guard, "observe", lambda self, batch: calls.append(1) or observe(self, batch))
+    assay.run_benchmark(guards, assay.build_scenarios(*data, faults=["contrast"], severities=(2,)))
+    # One batch; once for the guards that need no inputs, once for the one that does.
+    assert len(calls) == 2
+
+
+def test_a_killed_run_goes_on_where_it_was_and_gives_the_identical_result(
+    guards, scenarios, result, tmp_path, monkeypatch
+):
+    judge, seen = Guard.judge, []
+
+    def dying(self, trace):
+        seen.append(1)
+        if len(seen) > 10:
+            raise KeyboardInterrupt
+        return judge(self, trace)
+
+    monkeypatch.setattr(Guard, "judge", dying)
+    with pytest.raises(KeyboardInterrupt):
+        assay.run_benchmark(guards, scenarios, checkpoint=tmp_path)
+    finished = len(list(tmp_path.glob("*.json")))
+    assert 0 < finished < len(guards) * len(scenarios)
+    again = []
+    monkeypatch.setattr(Guard, "judge", lambda self, trace: again.append(1) or judge(self, trace))
+    resumed = assay.run_benchmark(guards, scenarios, checkpoint=tmp_path)
+    assert len(again) == len(guards) * len(scenarios) - finished
+    same = [column for column in result.table.columns if column not in TIMES]
+    pd.testing.assert_frame_equal(resumed.table[same], result.table[same], check_exact=True)
+    once_more = assay.run_benchmark(guards, scenarios, checkpoint=tmp_path)
+    pd.testing.assert_frame_equal(once_more.table, resumed.table, check_exact=True)
+    assert len(again) == len(guards) * len(scenarios) - finished
+
+
+def test_cells_of_another_threshold_seed_or_data_are_not_taken_over(guards, scenarios, data, tmp_path):
+    some = {"maha": guards["maha"]}
+    assay.run_benchmark(some, scenarios[:1], checkpoint=tmp_path)
+    stricter = {"maha": Guard(guards["maha"].network, guards["maha"].monitor, threshold=0.0)}
+    changed = assay.run_benchmark(stricter, scenarios[:1], checkpoint=tmp_path)
+    assert changed.table["specific_recall"][0] == 1.0
+    assay.run_benchmark(some, scenarios[:1], checkpoint=tmp_path, seed=1)
+    other = assay.build_scenarios(*data, faults=["gaussian"], severities=(1,), seed=9)
+    assay.run_benchmark(some, other, checkpoint=tmp_path)
+    assert len(list(tmp_path.glob("*.json"))) == 4
+
+
+def test_readouts_let_others_evaluate_their_own_way(guards, scenarios, result, tmp_path):
+    assay.run_benchmark({"maha": guards["maha"]}, scenarios, readouts=tmp_path, checkpoint=tmp_path / "c")
+    files = sorted(tmp_path.glob("*.parquet"))
+    assert len(files) == len(scenarios)
+    readouts = pd.concat([pd.read_parquet(file) for file in files])
+    frame = result.to_frame().set_index(["guard", "scenario"])
+    for name, part in readouts.groupby("scenario"):
+        expected = metrics.matthews_corrcoef(part["is_fault"], part["alarm"])
+        assert frame.loc[("maha", name), "specific_mcc"] == pytest.approx(expected)
+        right = part["overall_outcome"].isin([Outcome.TRUE_POSITIVE, Outcome.TRUE_NEGATIVE])
+        assert (right == part["overall_right"]).all()
+    assert {"label", "prediction", "confidence", "score", "model_seconds"} <= set(readouts.columns)
+    # A finished cell whose readouts are gone is run again.
+    files[0].unlink()
+    assay.run_benchmark({"maha": guards["maha"]}, scenarios, readouts=tmp_path, checkpoint=tmp_path / "c")
+    assert sorted(tmp_path.glob("*.parquet")) == files
+
+
+def test_results_are_saved_and_speak_plainly(result, tmp_path):
+    assay.save(result, tmp_path / "result")
+    loaded = assay.load(tmp_path / "result")
+    pd.testing.assert_frame_equal(loaded.to_frame(), result.to_frame(), check_exact=True)
+    assert loaded.summary() == result.summary()
+    assert result.best in result.summary()
+    assert len(result.figures()) == 3
+    assert set(result.by_category().columns) >= {"guard", "noise", "novelty", "all"}
+    facts = result.by_guard().set_index("guard")
+    # Calibrated on clean data to 5 %: within the noise of 40 clean rows per scenario.
+    assert (facts["false_alarms"] < 0.15).all()
+    change = facts["clean_system_mcc"] / facts["clean_model_mcc"] - 1
+    assert facts["clean_system_change"].to_numpy() == pytest.approx(change.to_numpy())
+
+
+def test_the_conclusion_says_when_no_monitor_beats_chance(guards, scenarios):
+    only_coins = {"coin": guards["coin"], "other coin": guards["coin"]}
+    result = assay.run_benchmark(only_coins, [s for s in scenarios if s.name != "flat"])
+    table = result.table.assign(specific_mcc=np.resize([0.02, -0.03, 0.01, -0.01, 0.02], len(result.table)))
+    chance = type(result)(table)
+    assert "No monitor did clearly better than chance" in chance.summary()
+    barely = type(result)(table.assign(specific_mcc=0.03))
+    assert "No monitor did clearly better than chance" in barely.summary()
+    good = type(result)(table.assign(specific_mcc=np.where(table["guard"] == "coin", 0.5, 0.02)))
+    assert "Of the 2 monitors 1 did no better than chance" in good.summary()
+
+
+def table_of(values):
+    return pd.DataFrame(
+        [
+            {"guard": guard, "scenario": str(row), "specific_mcc": value}
+            for row, line in enumerate(values)
+            for guard, value in zip("abcd", line, strict=False)
+        ]
+    )
+
+
+def test_ranks_agree_with_the_textbook_and_scipy():
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(30, 4)) + np.array([1.5, 0.5, 0.5, 0])
+    found = ranking(table_of(values), "specific_mcc", 0.05)
+    ranks = stats.rankdata(-values, axis=1).mean(axis=0)
+    assert list(found.ranks.values()) == pytest.approx(ranks)
+    assert found.p_value == pytest.approx(stats.friedmanchisquare(*values.T).pvalue)
+    # Demsar 2006, Table 5: q of 0.05 for four classifiers is 2.569.
+    assert found.critical_difference == pytest.approx(2.569 * np.sqrt(4 * 5 / (6 * 30)), abs=1e-3)
+    assert found.best == "a"
+    far = np.abs(ranks[0] - ranks) > found.critical_difference
+    assert found.rivals == [name for name, out in zip("abcd", far, strict=True) if not out and name != "a"]
+    assert found.plot().axes[0].get_title()
+
+
+def test_ties_share_ranks_and_equal_guards_do_not_differ():
+    found = ranking(table_of([[1.0, 1.0, 1.0]] * 5), "specific_mcc", 0.05)
+    assert list(found.ranks.values()) == [2.0, 2.0, 2.0]
+    assert found.p_value == 1.0
+    assert len(found.rivals) == 2
+    two = ranking(table_of([[0.1 * row + 0.5, 0.1 * row] for row in range(10)]), "specific_mcc", 0.05)
+    assert two.p_value < 0.05
+    assert two.rivals == []
+    with pytest.raises(InputError, match="at least two guards and two scenarios"):
+        ranking(table_of([[1.0]]), "specific_mcc", 0.05)
+
+
+def test_bad_input_gets_one_clear_sentence_before_any_work(guards, scenarios, network):
+    bare = Guard(network, guards["maha"].monitor)
+    with pytest.raises(NotFittedError, match="got 'bare' without threshold"):
+        assay.run_benchmark({"maha": guards["maha"], "bare": bare}, scenarios)
+    with pytest.raises(InputError, match="at least one"):
+        assay.run_benchmark({}, scenarios)
+    with pytest.raises(InputError, match="at least one scenario"):
+        assay.run_benchmark(guards, [])
+    with pytest.raises(InputError, match="each name once"):
+        assay.run_benchmark(guards, [scenarios[0], scenarios[0]])
+    with pytest.raises(InputError, match="confidence between 0 and 1"):
+        assay.run_benchmark(guards, scenarios, confidence=1)
+
+
+def test_checkpoints_are_plain_json(guards, scenarios, tmp_path):
+    assay.run_benchmark({"msp": guards["msp"]}, scenarios[:1], checkpoint=tmp_path)
+    (file,) = tmp_path.glob("*.json")
+    assert json.loads(file.read_text())["guard"] == "msp"
