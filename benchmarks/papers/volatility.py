@@ -11,6 +11,7 @@ condition is kept in the cache folder, so a run that is stopped goes on where it
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,7 @@ def fgsm_traces(name: str, options: Options, epsilons: list[float]) -> dict[floa
         return network.observe((attacked(images, direction[0], epsilon), labels))
 
     return {
-        epsilon: observed(name, f"fgsm-{epsilon}-{options.rows}", options.cache, lambda: moved(epsilon))
+        epsilon: observed(name, f"fgsm-{epsilon}-{options.rows}", options.cache, partial(moved, epsilon))
         for epsilon in epsilons
     }
 
@@ -84,15 +85,13 @@ def scenario_b(name: str, options: Options) -> None:
     points = [(e, _accuracy(t), _log_vc(t)) for e, t in fgsm_traces(name, options, FINE).items()]
     frame = pd.DataFrame(points, columns=["epsilon", "accuracy", "log_vc"])
     correlation = frame["accuracy"].corr(frame["log_vc"])
-    print(
-        f"B {name}: correlation {correlation:.3f} over epsilon 0 to 0.03 (paper {PAPER_B.get(name, 'none')})"
-    )
+    print(f"B {name}: correlation {correlation:.3f} up to epsilon 0.03 (paper {PAPER_B.get(name, 'none')})")
     print(f"  of which up to 0.014: {frame['accuracy'][:8].corr(frame['log_vc'][:8]):.3f}")
     print(frame.iloc[::5].round(3).to_string(index=False))
 
 
 def trajectory(name: str, options: Options) -> None:
-    """Figure 6 from the validation logits kept after each epoch, and what stopping on log VC would have done."""
+    """Figure 6 from the validation logits kept after each epoch; what stopping on log VC would have done."""
     if name == "resnet20":
         return
     known = torch.load(options.cache / f"{name}.pt", weights_only=True)
@@ -103,8 +102,8 @@ def trajectory(name: str, options: Options) -> None:
     means = frame.groupby("epoch")[["accuracy", "log_vc"]].mean()
     below = frame[frame["accuracy"] <= 0.5]
     print(
-        f"trajectory {name}: {len(means)} epochs, correlation {record.correlation(0.5):.3f} above 0.5 accuracy "
-        f"(paper -0.878), {len(below)} points at or below"
+        f"trajectory {name}: {len(means)} epochs, correlation {record.correlation(0.5):.3f} above 0.5 "
+        f"accuracy (paper -0.878), {len(below)} points at or below"
     )
     losses = [
         float(torch.nn.functional.cross_entropy(logits, known["labels"])) for logits in known["trajectory"]
@@ -160,8 +159,8 @@ def _conditions(
     half = len(images) // 2
     return {
         "pgd": [(e, attack(e)) for e in (0.0, 0.005, 0.01, 0.02, 0.03)],
-        "gaussian_noise": [(s, fault("gaussian_noise", s)) for s in range(6)],
-        "gaussian_blur": [(s, fault("gaussian_blur", s)) for s in range(6)],
+        "gaussian noise": [(s, fault("gaussian", s)) for s in range(6)],
+        "gaussian blur": [(s, fault("gaussian_blur", s)) for s in range(6)],
         "label-shift": [
             (share, lambda share=share: network.observe(_shifted(images, labels, share, half)))
             for share in (0.1, 0.2, 0.3, 0.4, 0.5)

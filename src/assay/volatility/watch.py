@@ -135,7 +135,8 @@ class VolatilityWatch:
         self.bad_rows_ += count
         while len(certainties):
             # Up to the end of a window that shares no row with the one before it.
-            part, certainties = np.split(certainties, [self.window - self.rows_ % self.window])
+            room = self.window - self.rows_ % self.window
+            part, certainties = certainties[:room], certainties[room:]
             self.rolling_.extend(part.tolist())
             evidence.add_rows(part[-self.rows_ % self.block :: self.block])
             self.rows_ += len(part)
