@@ -11,6 +11,9 @@ from assay.storage import storable
 from assay.volatility.certainty import FEWEST, OFFSET, Doubles, central_mean, margins
 from assay.volatility.probabilities import checked
 
+ROUNDING = 1e-6
+"""Differences of log VC that mean nothing: where clean windows are all alike, last digits must not count."""
+
 
 @storable("volatility.Reference")
 @dataclass(frozen=True, eq=False)
@@ -80,6 +83,7 @@ class Reference:
 
         A rank among the resampled windows, never below 2 / (resamples + 1).
         """
+        allowance += ROUNDING
         above = len(self.log_vcs) - int(np.searchsorted(self.log_vcs, log_vc - allowance, "left"))
         below = int(np.searchsorted(self.log_vcs, log_vc + allowance, "right"))
         return min(1.0, 2 * (1 + min(above, below)) / (len(self.log_vcs) + 1))
