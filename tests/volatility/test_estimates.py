@@ -182,6 +182,12 @@ def test_wrong_use_is_one_sentence(reference):
         estimate_accuracy(reference, operational)["tea leaves"]
 
 
+def test_a_handful_of_operational_rows_is_enough_for_what_needs_no_window(reference):
+    result = estimate_accuracy(reference, blurred_classes(3, 25))
+    assert "calibrated log VC" not in result.to_frame()["method"].tolist()
+    assert result["average confidence"].upper - result["average confidence"].lower > 0.3
+
+
 def test_the_table_explains_itself(reference):
     result = estimate_accuracy(reference, blurred_classes(COUNT, 24, noise=2.0))
     frame = result.to_frame()

@@ -93,6 +93,25 @@ def test_a_bad_row_is_an_alarm_of_its_own_kind_and_the_watch_goes_on(reference):
     assert watch.bad_rows_ == 4
 
 
+def test_rows_over_other_classes_are_bad_rows(reference):
+    watch = assay.VolatilityWatch(window=100).calibrate(reference, resamples=50)
+    assert watch.update(np.full((3, 4), 0.25)).bad_rows == 3
+    assert watch.rows_ == 0
+
+
+def test_where_all_clean_windows_are_alike_rounding_is_no_alarm():
+    certain = np.tile([[1.0, 0.0, 0.0]], (2000, 1))
+    watch = assay.VolatilityWatch(window=100).calibrate(certain, resamples=50)
+    assert not watch.update(certain).alarm
+    assert watch.to_frame()["p_value"].min() == 1.0
+
+
+def test_a_watch_that_has_seen_nothing_can_be_saved(reference, tmp_path):
+    for watch in (assay.VolatilityWatch(window=100), assay.VolatilityWatch(window=100).calibrate(reference)):
+        assay.save(watch, tmp_path / "watch")
+        assert len(assay.load(tmp_path / "watch").to_frame()) == 0
+
+
 def test_wrong_use_is_one_sentence(reference):
     with pytest.raises(NotFittedError, match="calibrate"):
         assay.VolatilityWatch().update(reference)

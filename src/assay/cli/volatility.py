@@ -11,6 +11,7 @@ from assay.errors import InputError
 
 if TYPE_CHECKING:
     from assay.volatility import VolatilityState, VolatilityWatch
+    from assay.volatility.probabilities import Array
 
 
 def volatility(
@@ -75,7 +76,7 @@ def _calibrated(
     )
 
 
-def _whole(source: str) -> object:
+def _whole(source: str) -> "Array":
     import numpy as np
 
     from assay.volatility.records import probability_chunks
@@ -92,7 +93,7 @@ def _measured(source: str, as_json: bool) -> None:
     from assay.volatility.certainty import FEWEST
 
     rows = _whole(source)
-    count = len(rows)  # type: ignore[arg-type]
+    count = len(rows)
     log_vc = log_volatility(rows) if count >= FEWEST else None
     if as_json:
         print(json.dumps({"rows": count, "log_vc": log_vc, "status": "undecided"}))

@@ -61,8 +61,9 @@ def margins(rows: Array) -> Doubles:
     """Eq. 4: the largest minus the second largest probability of each row, in double precision."""
     found = np.empty(len(rows))
     block = max(1, _VALUES_PER_BLOCK // rows.shape[1])
-    # Few classes: a running first and second over columns is twice as fast as a partition of every row.
-    top_two = _by_columns if rows.shape[1] <= _MANY_CLASSES else _by_partition
+    # Many rows of few classes: a running first and second over columns is twice as fast as a partition.
+    long = len(rows) > rows.shape[1] and rows.shape[1] <= _MANY_CLASSES
+    top_two = _by_columns if long else _by_partition
     for start in range(0, len(rows), block):
         first, second = top_two(rows[start : start + block])
         np.subtract(first, second, out=found[start : start + block], dtype=np.float64)

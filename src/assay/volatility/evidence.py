@@ -100,7 +100,8 @@ class Evidence:
     def add_rows(self, margins: Doubles) -> None:
         """Bet on rows, in order; how a stream is cut into calls makes no difference."""
         while len(margins):
-            part, margins = np.split(margins, [self.round - self.counted])
+            room = self.round - self.counted
+            part, margins = margins[:room], margins[room:]
             self.hits[: len(LEVELS)] += (part[:, None] < self._lower).sum(axis=0)
             self.hits[len(LEVELS) :] += (part[:, None] > self._upper).sum(axis=0)
             self.counted += len(part)

@@ -1,6 +1,7 @@
 """What log VC is on clean data, at the window's own size: VC depends on N, so no other size will do."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,9 @@ from assay.errors import InputError
 from assay.storage import storable
 from assay.volatility.certainty import FEWEST, OFFSET, Doubles, central_mean, margins
 from assay.volatility.probabilities import checked
+
+ROUNDING = 1e-6
+"""Differences of log VC that mean nothing: where clean windows are all alike, last digits must not count."""
 
 
 @storable("volatility.Reference")
@@ -60,11 +64,11 @@ class Reference:
         log_vcs = _clean_windows(certainties, window, block, resamples, generator)
         return cls(log_vcs, np.sort(certainties[::block]), window, rows, block)
 
-    @property
+    @cached_property
     def mean(self) -> float:
         return float(self.log_vcs.mean())
 
-    @property
+    @cached_property
     def deviation(self) -> float:
         """Standard deviation of log VC from one clean window to the next."""
         return float(self.log_vcs.std(ddof=1))
@@ -79,8 +83,9 @@ class Reference:
 
         A rank among the resampled windows, never below 2 / (resamples + 1).
         """
-        above = len(self.log_vcs) - int(np.searchsorted(self.log_vcs + allowance, log_vc, "left"))
-        below = int(np.searchsorted(self.log_vcs - allowance, log_vc, "right"))
+        allowance += ROUNDING
+        above = len(self.log_vcs) - int(np.searchsorted(self.log_vcs, log_vc - allowance, "left"))
+        below = int(np.searchsorted(self.log_vcs, log_vc + allowance, "right"))
         return min(1.0, 2 * (1 + min(above, below)) / (len(self.log_vcs) + 1))
 
 

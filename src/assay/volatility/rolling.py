@@ -143,14 +143,18 @@ class RollingVolatility:
 
     def extend(self, margins: Iterable[float]) -> None:
         """Let rows enter one after the other; once the window is full, the oldest leaves for each."""
+        arrivals, zone, window = self.arrivals, self._zone, self.window
+        below, middle = self.below, self.central
         for margin in margins:
-            if len(self.arrivals) == self.window:
-                self._zone(oldest := self.arrivals.popleft()).remove(oldest)
+            if len(arrivals) == window:
+                oldest = arrivals.popleft()
+                zone(oldest).remove(oldest)
             else:
-                self.first, self.last = central(len(self.arrivals) + 1)
-            self.arrivals.append(margin)
-            self._zone(margin).add(margin)
-            self._settle()
+                self.first, self.last = central(len(arrivals) + 1)
+            arrivals.append(margin)
+            zone(margin).add(margin)
+            if below.size != self.first - 1 or middle.size != self.last - self.first + 2:
+                self._settle()
 
     @property
     def log_vc(self) -> float:

@@ -32,8 +32,6 @@ BAD_ROWS = "rows that are no probabilities"
 class VolatilityState:
     """What a watch knows after an update."""
 
-    title: ClassVar[str] = "Volatility now"
-
     rows: int
     """Good rows seen since the watch began or was reset."""
     held: int
@@ -94,6 +92,7 @@ class VolatilityWatch:
         self.window = window
         self.false_alarm_rate = false_alarm_rate
         self.block = block
+        self.classes_ = 0
         self.evidence_: Evidence | None = None
         self.reset()
 
@@ -102,7 +101,9 @@ class VolatilityWatch:
 
         With block > 1 the rows must come in the order of a stream.
         """
-        found = Reference.of(reference, self.window, block=self.block, resamples=resamples, seed=seed)
+        rows = taken(reference)
+        found = Reference.of(rows, self.window, block=self.block, resamples=resamples, seed=seed)
+        self.classes_ = rows.shape[1]
         self.evidence_ = Evidence(found, self.false_alarm_rate)
         self.reset()
         return self
@@ -125,17 +126,19 @@ class VolatilityWatch:
         """Take one or many rows, in order, as an array, a tensor or a Trace.
 
         How a stream is cut into updates makes no difference to window, evidence or alarm. A row that is no
-        probability distribution is an alarm of its own kind; it is left out and the watch goes on.
+        probability distribution over the classes of the reference is an alarm of its own kind; it is left
+        out and the watch goes on.
         """
         evidence = self._fitted()
         rows = taken(probabilities)
-        bad = bad_rows(rows)
+        bad = bad_rows(rows) if rows.shape[1] == self.classes_ else np.ones(len(rows), bool)
         count = int(bad.sum())
         certainties = margins(rows[~bad] if count else rows)
         self.bad_rows_ += count
         while len(certainties):
             # Up to the end of a window that shares no row with the one before it.
-            part, certainties = np.split(certainties, [self.window - self.rows_ % self.window])
+            room = self.window - self.rows_ % self.window
+            part, certainties = certainties[:room], certainties[room:]
             self.rolling_.extend(part.tolist())
             evidence.add_rows(part[-self.rows_ % self.block :: self.block])
             self.rows_ += len(part)
@@ -157,7 +160,7 @@ class VolatilityWatch:
         return (
             f"{self.rows_} predictions watched in windows of {self.window}; clean windows have a log VC of "
             f"{reference.mean:.2f} ± {reference.deviation:.2f}. {state.summary()} On a clean stream of "
-            f"independent rows the alarm sounds with a chance of at most {self.false_alarm_rate:.0%}, ever. "
+            f"independent rows the alarm sounds with a chance of at most {self.false_alarm_rate:.1%}, ever. "
             f"{self.bad_rows_} rows were no probabilities."
         )
 
@@ -171,6 +174,7 @@ class VolatilityWatch:
             "window": self.window,
             "false_alarm_rate": self.false_alarm_rate,
             "block": self.block,
+            "classes": self.classes_,
             "evidence": self.evidence_,
             "held": np.array(self.rolling_.arrivals) if self.rows_ else None,
             "rows": self.rows_,
@@ -181,7 +185,7 @@ class VolatilityWatch:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         watch = cls(state["window"], false_alarm_rate=state["false_alarm_rate"], block=state["block"])
-        watch.evidence_ = state["evidence"]
+        watch.classes_, watch.evidence_ = state["classes"], state["evidence"]
         if state["held"] is not None:
             watch.rolling_ = RollingVolatility(watch.window, state["held"].tolist())
         watch.rows_, watch.bad_rows_ = state["rows"], state["bad_rows"]

@@ -1,0 +1,275 @@
+"""The figures of the volatility paper, beside ours.
+
+    python benchmarks/papers/volatility_networks.py            # trains the networks, once (see --epochs)
+    python benchmarks/papers/volatility.py a b trajectory others --networks ann cnn vgg resnet20
+    python benchmarks/papers/volatility.py alarms contamination --networks ann
+
+Needs MNIST and CIFAR-10 (get.sh) and, for ResNet-20, its published weights. What a network did under each
+condition is kept in the cache folder, so a run that is stopped goes on where it was.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from volatility_networks import load, observed
+
+import assay
+from assay import Network, Trace
+from assay.faults import attacked, fgsm_direction, pgd
+from assay.volatility import TrainingRecord
+from assay.volatility.certainty import margins
+from assay.volatility.comparison import compared, window_log_vcs
+from assay.volatility.evidence import Evidence
+from assay.volatility.reference import Reference
+
+FINE = [round(0.002 * step, 3) for step in range(16)]
+PAPER_A = {"ann": -0.94, "cnn": -0.94, "vgg": -0.89}
+PAPER_B = {"ann": -0.952, "cnn": -0.994, "vgg": -0.850}
+Options = argparse.Namespace
+
+
+def fgsm_traces(name: str, options: Options, epsilons: list[float]) -> dict[float, Trace]:
+    """The test rows under FGSM, Eq. 8, for several epsilon from one gradient."""
+    network, (images, labels) = load(name, options.data, options.cache, options.rows)
+    direction: list[torch.Tensor] = []
+
+    def moved(epsilon: float) -> Trace:
+        if not direction:
+            direction.append(fgsm_direction(network, images, labels))
+        return network.observe((attacked(images, direction[0], epsilon), labels))
+
+    return {
+        epsilon: observed(name, f"fgsm-{epsilon}-{options.rows}", options.cache, partial(moved, epsilon))
+        for epsilon in epsilons
+    }
+
+
+def scenario_a(name: str, options: Options) -> None:
+    """25 sets of 1,000 test rows with 0 to 100 of them under FGSM of 0.10; t-tests against the clean sets."""
+    traces = fgsm_traces(name, options, [0.0, 0.10])
+    clean, moved = (margins(trace.probabilities.numpy()) for trace in traces.values())
+    right = [trace.correct.double().numpy() for trace in traces.values()]
+    generator = np.random.default_rng(0)
+    sets = [generator.choice(len(clean), 1000, replace=False) for _ in range(25)]
+    points = []
+    for count in range(0, 105, 5):
+        for number, rows in enumerate(sets):
+            hit, kept = rows[:count], rows[count:]
+            mixed = np.sort(np.concatenate([moved[hit], clean[kept]]))
+            accuracy = np.concatenate([right[1][hit], right[0][kept]]).mean()
+            points.append((count, number, accuracy, window_log_vcs(mixed, 1000)[0]))
+    frame = pd.DataFrame(points, columns=["count", "set", "accuracy", "log_vc"])
+    by_count = {count: part["log_vc"].to_numpy() for count, part in frame.groupby("count")}
+    tests = {
+        count: compared(by_count[0], by_count[count], 1000).p_value for count in (5, 10, 20, 30, 50, 100)
+    }
+    means = frame.groupby("count")[["accuracy", "log_vc"]].mean().loc[[0, 50, 100]].round(3)
+    correlation = np.corrcoef(frame["accuracy"], frame["log_vc"])[0, 1]
+    grouped = frame.groupby("count")[["accuracy", "log_vc"]].mean().corr().iloc[0, 1]
+    print(
+        f"A {name}: correlation {correlation:.3f} over sets, {grouped:.3f} over means of 25 sets "
+        f"(paper {PAPER_A.get(name, 'none')})"
+    )
+    print("  p-values by contaminated of 1,000:", {count: f"{p:.2g}" for count, p in tests.items()})
+    print("  means at 0, 50, 100:", means.to_dict("list"))
+
+
+def scenario_b(name: str, options: Options) -> None:
+    """FGSM of 0.000 to 0.030 on all rows."""
+    points = [(e, _accuracy(t), _log_vc(t)) for e, t in fgsm_traces(name, options, FINE).items()]
+    frame = pd.DataFrame(points, columns=["epsilon", "accuracy", "log_vc"])
+    correlation = frame["accuracy"].corr(frame["log_vc"])
+    print(f"B {name}: correlation {correlation:.3f} up to epsilon 0.03 (paper {PAPER_B.get(name, 'none')})")
+    print(f"  of which up to 0.014: {frame['accuracy'][:8].corr(frame['log_vc'][:8]):.3f}")
+    print(frame.iloc[::5].round(3).to_string(index=False))
+
+
+def trajectory(name: str, options: Options) -> None:
+    """Figure 6 from the validation logits kept after each epoch; what stopping on log VC would have done."""
+    if name == "resnet20":
+        return
+    known = torch.load(options.cache / f"{name}.pt", weights_only=True)
+    record = TrainingRecord(sets=10, size=1000)
+    for epoch, logits in enumerate(known["trajectory"], start=1):
+        record.record(epoch, Trace(logits, labels=known["labels"]))
+    frame = record.to_frame()
+    means = frame.groupby("epoch")[["accuracy", "log_vc"]].mean()
+    below = frame[frame["accuracy"] <= 0.5]
+    print(
+        f"trajectory {name}: {len(means)} epochs, correlation {record.correlation(0.5):.3f} above 0.5 "
+        f"accuracy (paper -0.878), {len(below)} points at or below"
+    )
+    losses = [
+        float(torch.nn.functional.cross_entropy(logits, known["labels"])) for logits in known["trajectory"]
+    ]
+    for patience in (1, 3):
+        for what, values in (("log VC", means["log_vc"].to_numpy()), ("loss", np.array(losses))):
+            stop, best = _stopped(values, patience)
+            reached = means["accuracy"].iloc[best]
+            print(
+                f"  early stopping on {what}, patience {patience}: stops after epoch {stop + 1}, keeps epoch "
+                f"{best + 1} with accuracy {reached:.4f} (best of all epochs {means['accuracy'].max():.4f})"
+            )
+    record.plot().savefig(options.cache / f"figure6-{name}.png")
+
+
+def _stopped(values: np.ndarray, patience: int) -> tuple[int, int]:
+    """(the epoch at which one stops, the best epoch until then), counted from 0."""
+    for epoch in range(len(values)):
+        best = int(values[: epoch + 1].argmin())
+        if epoch - best >= patience:
+            return epoch, best
+    return len(values) - 1, int(values.argmin())
+
+
+def others(name: str, options: Options) -> None:
+    """PGD, noise, blur, label shift and label noise: where the correlation holds and where not."""
+    rows = min(options.rows, 4000)
+    network, (images, labels) = load(name, options.data, options.cache, rows)
+    for family, conditions in _conditions(network, images, labels).items():
+        points = []
+        for level, make in conditions:
+            trace = observed(name, f"{family}-{level}-{rows}", options.cache, make)
+            points.append((level, _accuracy(trace), _log_vc(trace)))
+        frame = pd.DataFrame(points, columns=["level", "accuracy", "log_vc"])
+        print(
+            f"others {name}, {family}: correlation {frame['accuracy'].corr(frame['log_vc']):+.3f}; accuracy "
+            f"{frame['accuracy'].round(3).tolist()}, log VC {frame['log_vc'].round(2).tolist()}"
+        )
+
+
+def _conditions(
+    network: Network, images: torch.Tensor, labels: torch.Tensor
+) -> dict[str, list[tuple[float, Callable[[], Trace]]]]:
+    """Families of conditions; each level gives as many rows as the others, since VC depends on N."""
+    from assay.faults import NOISE
+
+    def fault(template: str, severity: int) -> Callable[[], Trace]:
+        return lambda: network.observe((NOISE[template](images, severity) if severity else images, labels))
+
+    def attack(epsilon: float) -> Callable[[], Trace]:
+        return lambda: network.observe((pgd(network, images, labels, epsilon, steps=5), labels))
+
+    half = len(images) // 2
+    return {
+        "pgd": [(e, attack(e)) for e in (0.0, 0.005, 0.01, 0.02, 0.03)],
+        "gaussian noise": [(s, fault("gaussian", s)) for s in range(6)],
+        "gaussian blur": [(s, fault("gaussian_blur", s)) for s in range(6)],
+        "label-shift": [
+            (share, lambda share=share: network.observe(_shifted(images, labels, share, half)))
+            for share in (0.1, 0.2, 0.3, 0.4, 0.5)
+        ],
+        "label-noise": [
+            (share, lambda share=share: network.observe((images, _mislabelled(labels, share))))
+            for share in (0.0, 0.1, 0.2, 0.4)
+        ],
+    }
+
+
+def _shifted(images: torch.Tensor, labels: torch.Tensor, share: float, size: int) -> tuple[torch.Tensor, ...]:
+    """As many rows as can be had in which the classes 3, 5 and 8 make up three times `share` / 3 of all."""
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(labels), generator=generator)
+    common = torch.isin(labels[order], torch.tensor([3, 5, 8]))
+    count = min(size // 2, int(common.sum()))
+    rows = torch.cat([order[common][: int(share * 2 * count)], order[~common]])[: 2 * count]
+    return images[rows], labels[rows]
+
+
+def _mislabelled(labels: torch.Tensor, share: float) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    wrong = torch.rand(len(labels), generator=generator) < share
+    return torch.where(wrong, (labels + 1) % 10, labels)
+
+
+def alarms(name: str, options: Options) -> None:
+    """False alarms of the three tests on clean streams of real certainties, at a stated rate of 5 %."""
+    clean = margins(fgsm_traces(name, options, [0.0])[0.0].probabilities.numpy())
+    half, window, trials, rate = len(clean) // 2, 250, options.trials, 0.05
+    sounded = {"sequential, looked at all the time": 0, "t-test, disjoint windows": 0, "t-test, 25 sets": 0}
+    peeked = 0
+    for trial in range(trials):
+        generator = np.random.default_rng(trial)
+        order = generator.permutation(clean)
+        known, stream = order[:half], order[half:]
+        evidence = Evidence(Reference.of_margins(known, window, resamples=300, seed=trial), rate)
+        evidence.add_rows(stream)
+        log_vcs = window_log_vcs(stream, window), window_log_vcs(known, window)
+        for log_vc in log_vcs[0]:
+            evidence.add_window(float(log_vc))
+        sounded["sequential, looked at all the time"] += evidence.alarm
+        sounded["t-test, disjoint windows"] += compared(log_vcs[1], log_vcs[0], window, rate).alarm
+        sets = [_sets(pool, window, generator) for pool in (known, stream)]
+        sounded["t-test, 25 sets"] += compared(sets[0], sets[1], window, rate).alarm
+        looks = range(2, len(log_vcs[0]) + 1)
+        peeked += any(compared(log_vcs[1], log_vcs[0][:k], window, rate).alarm for k in looks)
+    sounded["t-test, disjoint windows, looked at after each"] = peeked
+    for test, count in sounded.items():
+        print(f"alarms {name}, {test}: {count} of {trials} clean streams of {half} rows (stated 5 %)")
+
+
+def _sets(pool: np.ndarray, window: int, generator: np.random.Generator) -> np.ndarray:
+    """The paper's way: 25 sets drawn from one pool, which share rows."""
+    return np.concatenate(
+        [window_log_vcs(generator.choice(pool, window, replace=False), window) for _ in range(25)]
+    )
+
+
+def contamination(name: str, options: Options) -> None:
+    """The smallest share of rows under FGSM of 0.10 that is found, by window and length of the stream."""
+    clean, moved = fgsm_traces(name, options, [0.0, 0.10]).values()
+    limits = assay.smallest_contamination(
+        clean,
+        moved,
+        windows=(250, 1000),
+        rows=(1000, 2000, 5000),
+        trials=20,
+        shares=(0, 0.005, 0.01, 0.02, 0.05, 0.1),
+    )
+    print(f"contamination {name}:")
+    print(limits.to_frame().to_string(index=False))
+
+
+def _accuracy(trace: Trace) -> float:
+    return float(trace.correct.double().mean())
+
+
+def _log_vc(trace: Trace) -> float:
+    return float(np.log(assay.volatility_in_certainty(trace)))
+
+
+JOBS = {
+    "a": scenario_a,
+    "b": scenario_b,
+    "trajectory": trajectory,
+    "others": others,
+    "alarms": alarms,
+    "contamination": contamination,
+}
+
+
+def jobs(options: Options) -> Iterator[tuple[str, str]]:
+    for name in options.networks:
+        for job in options.jobs:
+            yield job, name
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("jobs", nargs="+", choices=JOBS)
+    parser.add_argument("--networks", nargs="+", default=["ann", "cnn", "vgg", "resnet20"])
+    parser.add_argument("--data", type=Path, default=Path("../data"))
+    parser.add_argument("--cache", type=Path, default=Path("../cache"))
+    parser.add_argument("--rows", type=int, default=10_000, help="test rows")
+    parser.add_argument("--trials", type=int, default=200)
+    chosen = parser.parse_args()
+    for job, network_name in jobs(chosen):
+        began = time.perf_counter()
+        JOBS[job](network_name, chosen)
+        print(f"  ({time.perf_counter() - began:.0f} s)", flush=True)

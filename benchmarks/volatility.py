@@ -1,0 +1,78 @@
+"""Speed and memory of the metric and the watch.
+
+    OMP_NUM_THREADS=1 python benchmarks/volatility.py
+
+The metric is held against partition plus sort of the same data in numpy; the watch is timed at windows of
+1,000 and 100,000, in batches and row by row. CPU time of one thread, the best of several runs, so that a busy
+machine disturbs little.
+"""
+
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+
+import assay
+from assay.volatility.rolling import RollingVolatility
+
+
+def best(run: Callable[[], object], times: int = 5) -> float:
+    """CPU seconds of the fastest of several runs."""
+    found = []
+    for _ in range(times):
+        began = time.process_time()
+        run()
+        found.append(time.process_time() - began)
+    return min(found)
+
+
+def metric() -> None:
+    rows = np.random.default_rng(0).dirichlet(np.full(10, 0.3), size=1_000_000)
+
+    def plain() -> None:
+        top = np.partition(rows, 8, axis=1)
+        np.sort(top[:, -1] - top[:, -2])
+
+    ours, theirs = best(lambda: assay.volatility_in_certainty(rows)), best(plain)
+    print(
+        f"metric, 1,000,000 x 10: {ours:.3f} s; numpy partition plus sort {theirs:.3f} s; "
+        f"ratio {ours / theirs:.2f}"
+    )
+
+
+def watch(window: int, batch: int, updates: int) -> float:
+    generator = np.random.default_rng(0)
+    reference = generator.dirichlet(np.full(10, 0.3), size=2 * window)
+    watched = assay.VolatilityWatch(window).calibrate(reference, resamples=20)
+    watched.update(reference[:window])
+    rows = generator.dirichlet(np.full(10, 0.3), size=updates)
+
+    def run() -> None:
+        for start in range(0, updates, batch):
+            watched.update(rows[start : start + batch])
+
+    seconds = best(run, 3)
+    print(f"watch, window {window:,}, batches of {batch:,}: {updates / seconds:,.0f} updates a second")
+    return updates / seconds
+
+
+def memory(window: int) -> None:
+    """Bytes of the rolling window alone; the watch also holds the reference's margins, 8 bytes a row."""
+    margins = np.random.default_rng(0).uniform(size=2 * window)
+    tracemalloc.start()
+    held = RollingVolatility(window)
+    held.extend(margins.tolist())
+    used = tracemalloc.get_traced_memory()[0] - sys.getsizeof(0)
+    tracemalloc.stop()
+    print(f"memory, window {window:,}: {used / window:.0f} bytes a row, {used / 1e6:.2f} MB")
+
+
+if __name__ == "__main__":
+    metric()
+    rates = [watch(window, 10_000, 100_000) for window in (1_000, 100_000)]
+    print(f"watch, window 100,000 against 1,000: {rates[0] / rates[1]:.2f} times slower")
+    watch(1_000, 1, 5_000)
+    for size in (1_000, 100_000):
+        memory(size)
