@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.demo import demo
+from assay.cli.mira import mira
 from assay.cli.observe import observe
 from assay.cli.status import WRONG_USE
 
@@ -18,7 +19,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-for command in (demo, observe):
+for command in (demo, mira, observe):
     app.command()(command)
 
 
