@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.demo import demo
+from assay.cli.mira import mira
 from assay.cli.observe import observe
 from assay.cli.status import WRONG_USE
 from assay.cli.volatility import volatility
@@ -19,7 +20,13 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-for command in (demo, observe, volatility):
+COMMANDS = (
+    demo,
+    mira,
+    observe,
+    volatility,
+)
+for command in COMMANDS:
     app.command()(command)
 
 

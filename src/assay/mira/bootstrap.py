@@ -21,8 +21,14 @@ def resampled_scores(moved: Array, clean: Array, resamples: int, seed: int) -> A
     for start in range(0, resamples, block):
         chosen = generator.integers(0, count, (min(block, resamples - start), count))
         means = both[chosen].mean(axis=1)
-        draws.append(means[:, 0] / means[:, 1] - 1)
+        draws.append(relative_rise(means[:, 0], means[:, 1]))
     return np.concatenate(draws)
+
+
+def relative_rise(moved: Array, clean: Array) -> Array:
+    """moved / clean - 1; NaN where clean is 0, which is no baseline."""
+    ratio: Array = np.divide(moved, clean, out=np.full_like(moved, np.nan), where=clean > 0)
+    return ratio - 1
 
 
 def interval(draws: Array, confidence: float) -> tuple[float, float]:

@@ -69,7 +69,7 @@ class MiraResult:
             else "The interval contains 0: with these test inputs it cannot be told whether wrong inputs "
             "look unusual from inside."
         )
-        weakest = self.per_class.iloc[int(self.per_class["score"].argmin())]
+        weakest = self.per_class.iloc[int(self.per_class["score"].fillna(np.inf).argmin())]
         words = (
             f"The MIRA score at layer {self.layer} is {self.score:.4g} ({self.confidence:.0%} interval "
             f"{low:.4g} to {high:.4g}): perturbed inputs are on average {1 + self.score:.4g} times as "

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from assay.errors import InputError
 from assay.faults.norms import Norm
-from assay.mira.bootstrap import interval, resampled_scores
+from assay.mira.bootstrap import interval, relative_rise, resampled_scores
 from assay.mira.chi_square import surprisal
 from assay.mira.crossing import first_crossing
 from assay.mira.distance import FeatureDistance, Reference
@@ -24,7 +24,7 @@ from assay.network import Network
 Array = NDArray[np.float64]
 Layers = str | Sequence[str]
 
-_SHOWN = 250  # inputs in the t-SNE picture, clean and perturbed each
+_SHOWN = 150  # inputs in the t-SNE picture, clean and perturbed each
 
 
 def mira_score(
@@ -215,7 +215,7 @@ def _check_baseline(baseline: float, distance: FeatureDistance, form: Form) -> N
 
 
 def _per_class(sweep: Sweep, moved: Array, clean: Array, low: float, settings: Settings) -> pd.DataFrame:
-    """Definition 2 on the inputs of each label, with their own baseline."""
+    """Definition 2 on the inputs of each label, with their own baseline; NaN where that is 0."""
     labels = sweep.perturbation.labels
     rows = []
     for label in np.unique(labels.numpy()).tolist():
@@ -227,7 +227,9 @@ def _per_class(sweep: Sweep, moved: Array, clean: Array, low: float, settings: S
                 "label": label,
                 "inputs": int(own.sum()),
                 "baseline": float(clean[own].mean()),
-                "score": float(moved[own].mean() / clean[own].mean() - 1),
+                "score": float(
+                    relative_rise(moved[own].mean(keepdims=True), clean[own].mean(keepdims=True))[0]
+                ),
                 "lower": lower,
                 "upper": upper,
                 "accuracy": float(sweep.at(0.0).correct.numpy()[own].mean()),

@@ -1,0 +1,93 @@
+"""`assay mira`: how monitorable networks and their layers are."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assay.cli.status import ALARM
+
+if TYPE_CHECKING:
+    from assay.mira import MonitorabilityComparison
+
+
+def mira(
+    networks: Annotated[
+        list[str], typer.Argument(help="module:factory that returns a network; several are ranked.")
+    ],
+    train: Annotated[str, typer.Option(help="Data the networks were trained on, or `digits`.")],
+    test: Annotated[str, typer.Option(help="Other data of the same kind, or `digits`.")],
+    layer: Annotated[
+        list[str] | None, typer.Option(help="A layer; repeated, they are ranked; a+b is scored jointly.")
+    ] = None,
+    accuracy_threshold: Annotated[
+        float, typer.Option(help="Accuracy at which the range of perturbations starts.")
+    ] = 0.5,
+    steps: Annotated[int, typer.Option(help="Perturbation sizes in the range.")] = 30,
+    low: Annotated[float | None, typer.Option(help="Smallest value an input may take.")] = None,
+    high: Annotated[float | None, typer.Option(help="Largest value an input may take.")] = None,
+    estimator: Annotated[
+        str, typer.Option(help="Of the covariance: empirical, ledoit_wolf or oas.")
+    ] = "empirical",
+    seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
+    at_least: Annotated[
+        float | None, typer.Option(help="Exit with status 1 if the best score's lower bound is under it.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Where the comparison goes, as a file of assay.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+) -> None:
+    """Say how visible a network's failures are from inside, before it ships.
+
+    Example: `assay mira mine:network --train train.npz --test test.npz --report mira.html`
+    """
+    import assay
+    from assay.cli.reference import network_at
+
+    compared = assay.compare_monitorability(
+        {reference: network_at(reference) for reference in networks},
+        _training_data(train),
+        _test_data(test),
+        layers=[tuple(name.split("+")) for name in layer or ["penultimate"]],
+        accuracy_threshold=accuracy_threshold,
+        steps=steps,
+        low=low,
+        high=high,
+        estimator=estimator,
+        seed=seed,
+    )
+    if output:
+        assay.save(compared, output)
+    if report:
+        alone = len(compared.results) == 1
+        assay.write_report([*([] if alone else [compared]), *compared.results], report)
+    _print(compared, as_json)
+    if at_least is not None and not compared.results[0].interval[0] >= at_least:
+        raise typer.Exit(ALARM)
+
+
+def _training_data(source: str) -> Any:
+    from assay import data
+    from assay.cli.reference import data_at
+
+    return data.digits()[0] if source == "digits" and not Path(source).exists() else data_at(source)
+
+
+def _test_data(source: str) -> Any:
+    from assay.cli.reference import data_at
+
+    return data_at(source)
+
+
+def _print(compared: "MonitorabilityComparison", as_json: bool) -> None:
+    frame = compared.to_frame()
+    if as_json:
+        print(json.dumps(json.loads(frame.to_json(orient="records", double_precision=15))))
+        return
+    print(compared.results[0].summary() if len(frame) == 1 else compared.summary())
+    if len(frame) > 1:
+        shown = frame[["rank", "network", "layer", "score", "lower", "upper", "beats_next", "accuracy"]]
+        print(shown.to_string(index=False, float_format=lambda value: f"{value:.4g}"))

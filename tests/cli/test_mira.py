@@ -1,0 +1,72 @@
+"""`assay mira` as a person or a pipeline meets it."""
+
+import json
+
+import pytest
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+import assay
+from assay.cli import app
+from assay.demo.networks import small_cnn, trained, wide_mlp
+
+MODULE = """
+from safetensors.torch import load_file
+from assay.demo.networks import small_cnn, wide_mlp
+
+def cnn():
+    module = small_cnn()
+    module.load_state_dict(load_file("cnn.safetensors"))
+    return module
+
+def mlp():
+    module = wide_mlp()
+    module.load_state_dict(load_file("mlp.safetensors"))
+    return module
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("networks")
+    for name, architecture in (("cnn", small_cnn), ("mlp", wide_mlp)):
+        save_file(
+            trained(architecture, assay.data.digits()[0], epochs=4).state_dict(),
+            folder / f"{name}.safetensors",
+        )
+    (folder / "nets_for_mira.py").write_text(MODULE)
+    return folder
+
+
+@pytest.fixture
+def run(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    common = ["--train", "digits", "--test", "digits", "--steps", "4"]
+    return lambda *arguments: CliRunner().invoke(app, ["mira", *arguments, *common])
+
+
+def test_one_network_gets_its_score_in_words(run):
+    result = run("nets_for_mira:mlp")
+    assert result.exit_code == 0, result.output
+    assert "The MIRA score at layer penultimate is" in result.output
+
+
+def test_networks_and_layers_are_ranked_saved_and_reported(run, folder):
+    result = run(
+        "nets_for_mira:mlp", "nets_for_mira:cnn", "--output", "c.assay", "--report", "mira.html", "--json"
+    )
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.output)
+    assert [row["rank"] for row in rows] == [1, 2]
+    assert {row["network"] for row in rows} == {"nets_for_mira:mlp", "nets_for_mira:cnn"}
+    stored = assay.load(folder / "c.assay", kind="MonitorabilityComparison").to_frame()
+    assert stored["score"].tolist() == pytest.approx([row["score"] for row in rows], rel=1e-12)
+    assert "t-SNE" in (folder / "mira.html").read_text()
+    ranked = run("nets_for_mira:cnn", "--layer", "penultimate", "--layer", "4+penultimate")
+    assert "4 + penultimate" in ranked.output
+
+
+def test_a_gate_that_is_not_reached_fails_the_pipeline(run):
+    assert run("nets_for_mira:mlp", "--at-least", "1e9").exit_code == 1
+    assert run("nets_for_mira:mlp", "--at-least", "-1").exit_code == 0
