@@ -31,8 +31,8 @@ RESAMPLES = 50
 class Estimate:
     """One indicator out there, estimated in three ways from the same histograms.
 
-    `value` with `lower` and `upper`: on the kept points (the paper's estimate), with a bootstrap interval that
-    covers chance and the lean towards the old test set that epsilon allows.
+    `value` with `lower` and `upper`: on the kept points (the paper's estimate), with a bootstrap interval
+    that covers chance and the lean towards the old test set that epsilon allows.
     `weighted`: by entropy balancing, from an `effective_size` of points. `range_lower`, `range_upper`: the
     least and greatest value over all weightings of the test points whose portions lie within epsilon of
     operation, proven up to rounding; None where the indicator is not a ratio of sums. `unshaped`: on the
