@@ -11,8 +11,12 @@ _HOMES = {
     "AccuracyEstimator": "volatility",
     "AssayError": "errors",
     "BenchmarkResult": "benchmark",
+    "Bins": "reshaping.bins",
+    "CannotMatchError": "reshaping.mismatch",
     "CausalLM": "omniinput.language",
+    "Estimate": "reshaping.estimate",
     "Guard": "guard",
+    "Histogram": "reshaping.histogram",
     "InputSpace": "omniinput.space",
     "MiraResult": "mira",
     "MonitorabilityComparison": "mira",
@@ -20,18 +24,27 @@ _HOMES = {
     "Network": "network",
     "OutputDistribution": "omniinput.distribution",
     "Scenario": "benchmark",
+    "Reshaping": "reshaping.subset",
+    "ReshapingTrials": "reshaping.trials",
     "Trace": "trace",
     "TrainingRecord": "volatility",
     "Verdict": "guard",
     "VolatilityWatch": "volatility",
     "build_scenarios": "benchmark",
+    "accuracy": "reshaping.indicator",
     "compare_monitorability": "mira",
     "compare_volatility": "volatility",
     "cross_model_normalised": "omniinput.normalisation",
     "estimate_accuracy": "volatility",
+    "implied_kappa": "reshaping.similarity",
+    "kl_similarity": "reshaping.similarity",
     "load": "storage",
     "mira_score": "mira",
     "run_benchmark": "benchmark",
+    "neuron_bounds": "reshaping.bounds",
+    "portion_similarity": "reshaping.similarity",
+    "recall": "reshaping.indicator",
+    "reshape": "reshaping.subset",
     "sample_outputs": "omniinput.sampling",
     "save": "storage",
     "smallest_contamination": "volatility",
@@ -81,6 +94,19 @@ if TYPE_CHECKING:
     from assay.omniinput.sampling import sample_outputs as sample_outputs
     from assay.omniinput.space import InputSpace as InputSpace
     from assay.report import write_report as write_report
+    from assay.reshaping.bins import Bins as Bins
+    from assay.reshaping.bounds import neuron_bounds as neuron_bounds
+    from assay.reshaping.estimate import Estimate as Estimate
+    from assay.reshaping.histogram import Histogram as Histogram
+    from assay.reshaping.indicator import accuracy as accuracy
+    from assay.reshaping.indicator import recall as recall
+    from assay.reshaping.mismatch import CannotMatchError as CannotMatchError
+    from assay.reshaping.similarity import implied_kappa as implied_kappa
+    from assay.reshaping.similarity import kl_similarity as kl_similarity
+    from assay.reshaping.similarity import portion_similarity as portion_similarity
+    from assay.reshaping.subset import Reshaping as Reshaping
+    from assay.reshaping.subset import reshape as reshape
+    from assay.reshaping.trials import ReshapingTrials as ReshapingTrials
     from assay.storage import load as load
     from assay.storage import save as save
     from assay.trace import Trace as Trace

@@ -1,0 +1,16 @@
+"""Reshaping: what is the accuracy out there, from histograms of neuron values alone.
+
+Cheng, Ruess and Theodorou, "Safety performance of neural networks in the presence of covariate shift". A
+device counts, per watched neuron, how often its value fell into each bin, and sends only the counts. At home,
+the largest part of the labelled test set with the same histograms is kept, and what is measured on that part
+stands for what is happening out there.
+
+| file | holds |
+| --- | --- |
+| bounds, operations, linear | how far a neuron's value can go (Lemma 1) |
+| bins, histogram, privacy | what a device counts (Definition 1, Eq. 3) |
+| similarity | when two histograms are alike (Definitions 2 and 3) |
+| cells, subset, mismatch | which test points are kept (Definition 4), and why where none can be |
+| patterns, program, interior, search, certificate, worker, process | the solver; none of it knows torch |
+| indicator, bootstrap, weighting, estimate, trials | what follows for accuracy, and how sure that is |
+"""

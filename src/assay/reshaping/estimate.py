@@ -1,0 +1,214 @@
+"""What the kept points, and everything else that fits the same histograms, say about an indicator."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.reshaping import certificate
+from assay.reshaping.bootstrap import bootstrap_function, bootstrap_ratio
+from assay.reshaping.cells import Cells
+from assay.reshaping.indicator import Indicator, Ratio, name_of
+from assay.reshaping.patterns import Floats, Patterns
+from assay.reshaping.process import solved
+from assay.reshaping.program import Problem, distinct
+from assay.reshaping.weighting import balanced
+from assay.storage import storable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESAMPLES = 50
+
+
+@storable("Estimate")
+@dataclass(frozen=True)
+class Estimate:
+    """One indicator out there, estimated in three ways from the same histograms.
+
+    `value` with `lower` and `upper`: on the kept points (the paper's estimate), with a bootstrap interval
+    that covers chance and the lean towards the old test set that epsilon allows.
+    `weighted`: by entropy balancing, from an `effective_size` of points. `range_lower`, `range_upper`: the
+    least and greatest value over all weightings of the test points whose portions lie within epsilon of
+    operation, proven up to rounding; None where the indicator is not a ratio of sums. `unshaped`: on the
+    whole test set.
+    """
+
+    title = "Indicator out there"
+
+    name: str
+    value: float
+    lower: float
+    upper: float
+    confidence: float
+    kept: int
+    unshaped: float
+    weighted: float
+    effective_size: float
+    weighted_similarity: float
+    epsilon: float
+    range_lower: float | None
+    range_upper: float | None
+
+    @property
+    def disagreements(self) -> list[str]:
+        """Each way in which the estimates contradict one another, as a sentence."""
+        said = []
+        if not self.lower <= self.weighted <= self.upper:
+            said.append(
+                f"The weighted estimate ({self.weighted:.4f}) lies outside the interval of the kept points."
+            )
+        if self.weighted_similarity > self.epsilon * 1.05:
+            said.append(
+                f"The weights match operation only within {self.weighted_similarity:.4f}, not "
+                f"{self.epsilon:g}."
+            )
+        if self.range_lower is not None and self.range_upper is not None:
+            span, interval = self.range_upper - self.range_lower, self.upper - self.lower
+            if span > max(2 * interval, 0.01):
+                said.append(
+                    "Other weightings fit the histograms equally well and differ by more than the interval: "
+                    f"a safety case should take {self.range_lower:.4f} as the worst."
+                )
+        return said
+
+    def summary(self) -> str:
+        """The estimate, how sure it is, and what contradicts it."""
+        text = (
+            f"Out there, {self.name} is estimated at {self.value:.4f} ({self.confidence:.0%} interval "
+            f"{self.lower:.4f} to {self.upper:.4f}, from {self.kept:,} kept points); on the whole "
+            "test set it was "
+            f"{self.unshaped:.4f}, and with weights it is {self.weighted:.4f} (worth "
+            f"{self.effective_size:,.0f} "
+            "equally weighted points). "
+        )
+        if self.range_lower is not None and self.range_upper is not None:
+            text += (
+                f"Everything that fits the histograms lies between {self.range_lower:.4f} and "
+                f"{self.range_upper:.4f}. "
+            )
+        return text + (" ".join(self.disagreements) or "The estimates agree.")
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per way of estimating: method, value, lower, upper, points."""
+        rows: list[tuple[str, float, float | None, float | None, float | None]] = [
+            ("whole test set", self.unshaped, None, None, None),
+            ("kept points", self.value, self.lower, self.upper, float(self.kept)),
+            ("entropy balancing", self.weighted, None, None, self.effective_size),
+            ("all weightings within epsilon", math.nan, self.range_lower, self.range_upper, None),
+        ]
+        return pd.DataFrame(rows, columns=["method", "value", "lower", "upper", "points"]).astype(
+            dict.fromkeys(("value", "lower", "upper", "points"), float)
+        )
+
+    def plot(self) -> "Figure":
+        """The estimates and their intervals, one above the other."""
+        from assay.reshaping.pictures import estimate_figure
+
+        return estimate_figure(self.to_frame(), self.name)
+
+
+def estimated(
+    table: Cells,
+    total: int,
+    epsilon: float,
+    kept: NDArray[np.bool_],
+    labels: Tensor,
+    predictions: Tensor,
+    indicator: Indicator,
+    *,
+    confidence: float,
+    replicates: int,
+    seed: int,
+    time_limit: float,
+) -> Estimate:
+    """All of it; see `Estimate`."""
+    rng = np.random.default_rng(seed)
+    mask = np.flatnonzero(kept)
+    chosen = table.patterns.take(mask)
+    problem, member = table.problem(total, epsilon)
+    portions = problem.target.portions
+    weighting = balanced(problem)
+    per_point = (weighting.weights / problem.multiplicity)[member]
+    span: tuple[float | None, float | None] = (None, None)
+    if isinstance(indicator, Ratio):
+        numerator, denominator = indicator.parts(labels, predictions)
+        if not denominator[mask].any():
+            raise InputError(f"expected kept points that count for the {indicator.name}, got none")
+        value = float(numerator[mask].sum() / denominator[mask].sum())
+        draws = bootstrap_ratio(chosen, numerator[mask], denominator[mask], portions, total, replicates, rng)
+        weighted = float(per_point @ numerator / (per_point @ denominator))
+        unshaped = float(numerator.sum() / denominator.sum())
+        span = indicator_range(table.patterns, problem, numerator, denominator, time_limit)
+    else:
+        value = float(indicator(labels[mask], predictions[mask]))
+        unshaped = float(indicator(labels, predictions))
+        draws = bootstrap_function(
+            chosen, labels[mask], predictions[mask], indicator, portions, total, min(replicates, 200), rng
+        )
+        weighted = _weighted_function(labels, predictions, per_point, indicator, rng)
+    tail = (1 - confidence) / 2
+    lower, upper = (float(end) for end in np.quantile(draws, [tail, 1 - tail]))
+    return Estimate(
+        name_of(indicator),
+        value,
+        min(lower, value),
+        max(upper, value),
+        confidence,
+        len(mask),
+        unshaped,
+        weighted,
+        float(1 / (per_point**2).sum()),
+        weighting.similarity,
+        epsilon,
+        *span,
+    )
+
+
+def indicator_range(
+    patterns: Patterns, problem: Problem, numerator: Floats, denominator: Floats, time_limit: float
+) -> tuple[float, float]:
+    """Least and greatest ratio over all weightings within epsilon: two linear programs, and their proofs."""
+    _, outcome = np.unique(np.stack([numerator, denominator]), axis=1, return_inverse=True)
+    kinds = int(outcome.max()) + 1
+    wider = Patterns(
+        np.concatenate([patterns.codes, outcome.reshape(1, -1).astype(patterns.codes.dtype)]),
+        (*patterns.sizes, kinds),
+    )
+    columns, multiplicity, member = distinct(wider)
+    first = np.empty(columns.points, np.int64)
+    first[member[::-1]] = np.arange(len(member))[::-1]
+    split = Problem(
+        Patterns(np.ascontiguousarray(columns.codes[:-1]), patterns.sizes),
+        multiplicity,
+        np.zeros(patterns.cells, np.int64),
+        0,
+        problem.target,
+    )
+    top, bottom = numerator[first], denominator[first]
+    found = solved(split, "range", time_limit, numerator=top, denominator=bottom)
+
+    def proven(name: str, sign: float) -> float:
+        if name not in found:
+            return -np.inf
+        return certificate.least_ratio(split, sign * top, bottom, found[name]["multipliers"])
+
+    # A ratio of sums is never beyond the ratios of its own terms.
+    ratios = top[bottom > 0] / bottom[bottom > 0]
+    return max(proven("least", 1.0), float(ratios.min())), min(-proven("most", -1.0), float(ratios.max()))
+
+
+def _weighted_function(
+    labels: Tensor, predictions: Tensor, weights: Floats, indicator: Any, rng: np.random.Generator
+) -> float:
+    """The mean over resamples drawn by weight, for indicators without a weighted form of their own."""
+    values = []
+    for _ in range(RESAMPLES):
+        rows = rng.choice(len(weights), len(weights), p=weights / weights.sum())
+        values.append(float(indicator(labels[rows], predictions[rows])))
+    return float(np.mean(values))

@@ -1,0 +1,188 @@
+"""Histogram: how often each watched neuron's value fell into each bin. Counts, and nothing else."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from assay.errors import InputError
+from assay.reshaping.bins import Bins
+from assay.reshaping.patterns import Integers
+from assay.reshaping.privacy import Privacy, private_counts
+from assay.storage import storable
+from assay.trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LARGEST = 2**27  # cells that `counts` and `private` are willing to spell out: a gigabyte
+
+
+@storable("Histogram")
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """The multisets of Eq. 3 for all watched neurons, as counts.
+
+    Merged with `+` in any order (`sum` works too). Holds only the columns between the lowest and the highest
+    bin that occurred, because sound bounds leave most bins empty: `window[i, k]` counts neuron i in bin
+    `first + k`, where -1 and `bins.longest + 1` stand for below and above all bins. Bins carry the
+    fingerprint of their network (see `Bins.from_bounds`), so histograms of another network or other bins
+    refuse to merge.
+    """
+
+    title = "Neuron histogram"
+
+    bins: Bins
+    window: Integers
+    first: int
+    total: int
+    privacy: Privacy | None = None
+
+    @classmethod
+    def of(cls, trace: Trace | Iterable[Trace], bins: Bins) -> "Histogram":
+        """Count the rows of a Trace, or of a stream of Traces; O(rows x neurons)."""
+        if not isinstance(trace, Trace):
+            parts = [cls.of(part, bins) for part in trace]
+            if not parts:
+                raise InputError("expected at least one Trace to count, got none; pass an iterable of Traces")
+            return sum(parts[1:], start=parts[0])
+        cells = bins.cells(trace)
+        neurons = cells.shape[1]
+        if not len(cells):
+            return cls(bins, np.zeros((neurons, 1), np.int64), 0, 0)
+        first, last = int(cells.min()), int(cells.max())
+        width = last - first + 1
+        keys = (cells - first) + width * torch.arange(neurons)
+        counts = torch.bincount(keys.flatten(), minlength=neurons * width).reshape(neurons, width)
+        return cls(bins, counts.numpy(), first, len(cells))
+
+    @property
+    def counts(self) -> Integers:
+        """(neurons, N + 1): counts per bin; what fell outside is in `outside`."""
+        neurons, columns = len(self.window), self.bins.longest + 1
+        if neurons * columns > LARGEST:
+            raise InputError(
+                f"expected at most {LARGEST} cells to spell out, got {neurons} neurons x {columns} bins; "
+                "read `window` and `first`, use wider bins, or sharper bounds"
+            )
+        return self.between(0, self.bins.longest)
+
+    @property
+    def outside(self) -> Integers:
+        """(neurons, 2): how many values lay below and above all bins; zero without overflow bins."""
+        beyond = self.bins.longest + 1
+        return np.concatenate([self.between(-1, -1), self.between(beyond, beyond)], axis=1)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the bins and the network they belong to."""
+        return hashlib.blake2b(json.dumps(dataclasses.asdict(self.bins)).encode(), digest_size=16).hexdigest()
+
+    def __add__(self, other: "Histogram") -> "Histogram":
+        if not isinstance(other, Histogram):
+            return NotImplemented
+        self.check_same_bins(other)
+        first = min(self.first, other.first)
+        last = max(self.first + self.window.shape[1], other.first + other.window.shape[1]) - 1
+        return Histogram(
+            self.bins,
+            self.between(first, last) + other.between(first, last),
+            first,
+            self.total + other.total,
+            self.privacy and other.privacy and self.privacy.merged(other.privacy),
+        )
+
+    def __radd__(self, other: Any) -> "Histogram":
+        return self if other == 0 else NotImplemented
+
+    def check_same_bins(self, other: "Histogram") -> None:
+        """A clear error where the other histogram counts something else."""
+        if self.bins.network != other.bins.network:
+            raise InputError(
+                f"expected histograms of the same network, got fingerprints {self.bins.network} and "
+                f"{other.bins.network}; count both with bins made for the same weights"
+            )
+        if self.bins != other.bins or len(self.window) != len(other.window):
+            different = [
+                field.name
+                for field in dataclasses.fields(self.bins)
+                if getattr(self.bins, field.name) != getattr(other.bins, field.name)
+            ]
+            raise InputError(
+                f"expected histograms over the same bins, got different {', '.join(different) or 'neurons'}; "
+                "count both with the same Bins object"
+            )
+
+    def private(
+        self,
+        epsilon: float,
+        *,
+        delta: float = 0.0,
+        mechanism: str = "geometric",
+        seed: int | None = None,
+    ) -> "Histogram":
+        """With noise that makes it (epsilon, delta)-differentially private for adding or removing one input.
+
+        Noise goes into every cell, empty ones too, so bins should be few. Leave `seed` None on a device: who
+        knows the seed can take the noise off again. See `privacy`.
+        """
+        width = self.bins.longest + 3
+        if len(self.window) * width > LARGEST:
+            raise InputError(
+                f"expected at most {LARGEST} cells to add noise to, got {len(self.window)} neurons x "
+                f"{width}; "
+                "use wider bins or fewer neurons"
+            )
+        first = -1 if self.bins.overflow else 0
+        cells = self.between(first, self.bins.longest + (1 if self.bins.overflow else 0))
+        privacy = Privacy(epsilon, delta, mechanism)
+        counts, total = private_counts(cells, privacy, seed)
+        return Histogram(self.bins, counts, first, total, privacy)
+
+    def summary(self) -> str:
+        """What was counted."""
+        occupied = int((self.window > 0).sum())
+        text = f"{self.total:,} inputs were counted for {len(self.window)} neurons, in {occupied} bins. "
+        if outside := int(self.outside.sum()):
+            text += f"{outside:,} values fell outside all bins and are in the overflow bins. "
+        if self.privacy:
+            text += f"The counts are {self.privacy.describe()}. "
+        return text.strip()
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per neuron and occupied bin: neuron, bin, low, high, count, portion."""
+        neurons, columns = np.nonzero(self.window)
+        names = self.bins.names(len(self.window))
+        edges = [self.bins.edges(neuron) for neuron in range(len(self.window))]
+        bins = columns + self.first
+        rows = []
+        for neuron, cell in zip(neurons, bins, strict=True):
+            ends = np.concatenate([[-np.inf], edges[neuron], [np.inf]])
+            position = len(ends) - 2 if cell > self.bins.longest else int(cell) + 1
+            rows.append((names[neuron], int(cell), ends[position], ends[position + 1]))
+        frame = pd.DataFrame(rows, columns=["neuron", "bin", "low", "high"])
+        frame["count"] = self.window[neurons, columns]
+        frame["portion"] = frame["count"] / max(self.total, 1)
+        return frame
+
+    def plot(self) -> "Figure":
+        """Portions per bin of the first neurons."""
+        from assay.reshaping.pictures import histogram_figure
+
+        return histogram_figure({"counted": self})
+
+    def between(self, first: int, last: int) -> Integers:
+        """The columns of bins first to last, zero where none was stored."""
+        columns = np.zeros((len(self.window), last - first + 1), np.int64)
+        start = max(first, self.first)
+        stop = min(last + 1, self.first + self.window.shape[1])
+        if start < stop:
+            columns[:, start - first : stop - first] = self.window[:, start - self.first : stop - self.first]
+        return columns

@@ -1,0 +1,327 @@
+"""Reshaping: the largest part of the test set whose neuron histograms are those seen in operation."""
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from assay.errors import AssayError, InputError
+from assay.network import Network
+from assay.reshaping import certificate
+from assay.reshaping.cells import Cells
+from assay.reshaping.estimate import Estimate, estimated
+from assay.reshaping.histogram import Histogram
+from assay.reshaping.indicator import Indicator, accuracy
+from assay.reshaping.mismatch import CannotMatchError, mismatch
+from assay.reshaping.patterns import Integers
+from assay.reshaping.process import solved
+from assay.reshaping.program import Problem
+from assay.reshaping.similarity import portion_similarity
+from assay.storage import storable
+from assay.trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@storable("Reshaping")
+@dataclass(frozen=True, eq=False)
+class Reshaping:
+    """Which test points are kept, and how good that provably is.
+
+    `kept` is a mask over the test Trace; `bound` a proven upper limit on how many points any subset within
+    `epsilon` can keep. `cells` is the bin of every test point and neuron.
+    """
+
+    title = "Reshaped test set"
+
+    kept: Tensor
+    bound: int
+    epsilon: float
+    operational: Histogram
+    cells: Tensor
+    predictions: Tensor
+    labels: Tensor | None
+    seconds: float
+    seed: int = 0
+
+    @property
+    def number_kept(self) -> int:
+        return int(self.kept.sum())
+
+    @property
+    def gap(self) -> float:
+        """How far the number kept may be from the best, as a share of the bound; 0 is proven optimal."""
+        return (self.bound - self.number_kept) / self.bound
+
+    @property
+    def optimal(self) -> bool:
+        return self.number_kept == self.bound
+
+    @property
+    def similarity(self) -> float:
+        """Portion similarity of the kept points and operation, counted anew; at most `epsilon`."""
+        return portion_similarity(_counted(self.cells[self.kept], self.operational), self.operational)
+
+    @property
+    def similarity_before(self) -> float:
+        """Portion similarity of the whole test set and operation."""
+        return portion_similarity(_counted(self.cells, self.operational), self.operational)
+
+    def estimate(
+        self,
+        indicator: Indicator = accuracy,
+        *,
+        confidence: float = 0.95,
+        replicates: int = 1000,
+        seed: int = 0,
+        time_limit: float = 300.0,
+    ) -> Estimate:
+        """The indicator out there, with all that these histograms can say about it; see `Estimate`.
+
+        `indicator` is `assay.accuracy`, `assay.recall(label)`, or any function of (labels, predictions).
+        """
+        if self.labels is None:
+            raise InputError("expected a test Trace with labels to estimate from, got one without")
+        if not 0 < confidence < 1 or replicates < 2:
+            raise InputError(
+                f"expected a confidence between 0 and 1 and at least 2 replicates, got {confidence}, "
+                f"{replicates}"
+            )
+        return estimated(
+            self.table,
+            self.operational.total,
+            self.epsilon,
+            self.kept.numpy(),
+            self.labels,
+            self.predictions,
+            indicator,
+            confidence=confidence,
+            replicates=replicates,
+            seed=seed,
+            time_limit=time_limit,
+        )
+
+    @cached_property
+    def table(self) -> Cells:
+        return Cells.of(self.cells.numpy(), self.operational)
+
+    def summary(self) -> str:
+        """What was kept and what that means."""
+        share = self.number_kept / len(self.kept)
+        proof = (
+            "which is proven to be the most possible"
+            if self.optimal
+            else f"and no subset can keep more than {self.bound:,} (gap {self.gap:.2%})"
+        )
+        return (
+            f"{self.number_kept:,} of {len(self.kept):,} test points ({share:.0%}) have the neuron "
+            "histograms "
+            f"seen in operation, {proof}. Before, portions differed by up to "
+            f"{self.similarity_before:.3f}; now "
+            f"by at most {self.similarity:.3f} (allowed: {self.epsilon:g}). Measure your indicator on "
+            "the kept "
+            "points, and look at its range before relying on it."
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per neuron and bin: operational portion, and test portion before and after."""
+        everything = np.ones(len(self.kept), bool)
+        return self.table.frame(self.operational, before=everything, after=self.kept.numpy())
+
+    def class_frequencies(self) -> pd.DataFrame:
+        """A row per class: its share in the test set before and after (Fig. 4a)."""
+        if self.labels is None:
+            raise InputError("expected a test Trace with labels to count classes, got one without")
+        classes = int(self.labels.max()) + 1
+        columns: dict[str, Any] = {"label": np.arange(classes)}
+        for name, labels in (("before", self.labels), ("after", self.labels[self.kept])):
+            columns[name] = (torch.bincount(labels, minlength=classes).double() / max(len(labels), 1)).numpy()
+        return pd.DataFrame(columns)
+
+    def plot(self, neurons: int = 2) -> "Figure":
+        """Histograms before, after and in operation, of the neurons that changed most (Fig. 3)."""
+        from assay.reshaping.pictures import shape_figure
+
+        return shape_figure(self.to_frame(), neurons)
+
+    def plot_classes(self, operational_labels: Tensor | None = None) -> "Figure":
+        """Class frequencies before and after, and in operation where labels are known (Fig. 4a)."""
+        from assay.reshaping.pictures import class_figure
+
+        return class_figure(self.class_frequencies(), operational_labels)
+
+    def figures(self) -> "list[Figure]":
+        return [self.plot()] if self.labels is None else [self.plot(), self.plot_classes()]
+
+
+def reshape(
+    test: Trace,
+    operational: Histogram,
+    epsilon: float = 0.01,
+    *,
+    candidates: Tensor | NDArray[Any] | None = None,
+    network: Network | None = None,
+    time_limit: float = 600.0,
+    seed: int = 0,
+) -> Reshaping:
+    """Keep as many test points as possible such that portions differ from operation by at most epsilon.
+
+    Definition 4 and Lemma 2 of the paper. Bins come with the histogram. `candidates` (mask or indices) says
+    which points may be removed; all others stay. With `network`, its weights must be those the histogram
+    was counted with. The solver runs in its own process, which is ended when `time_limit` (seconds) is over;
+    the best subset found by then is returned, with its gap. `seed` decides between subsets of equal size.
+
+    Time grows with points x neurons^2: about a second for 20,000 points and 20 neurons, about a minute for a
+    million. Raises `CannotMatchError`, which says why and which epsilon would do, where no subset is similar.
+    """
+    _check(test, operational, epsilon, network, time_limit)
+    start = time.monotonic()
+    bins = operational.bins.cells(test)
+    if bins.shape[1] != len(operational.window):
+        raise InputError(
+            f"expected {len(operational.window)} watched neurons as in the histogram, got {bins.shape[1]}; "
+            "observe the test set with the network the histogram was counted with"
+        )
+    removable = _mask(candidates, len(test))
+    if portion_similarity(_counted(bins, operational), operational) <= epsilon:
+        kept, bound = torch.ones(len(test), dtype=torch.bool), len(test)
+    else:
+        kept, bound = _solve(
+            Cells.of(bins.numpy(), operational), operational, epsilon, removable, time_limit, seed
+        )
+    labels = test.labels
+    result = Reshaping(
+        kept,
+        bound,
+        epsilon,
+        operational,
+        _narrow(bins),
+        test.predictions,
+        labels,
+        time.monotonic() - start,
+        seed,
+    )
+    if not result.similarity <= epsilon:  # counted anew from the mask: never trust a solver
+        raise AssayError(
+            f"the solver returned points that differ by {result.similarity}, more than {epsilon}; report this"
+        )
+    return result
+
+
+def _solve(
+    table: Cells,
+    operational: Histogram,
+    epsilon: float,
+    removable: NDArray[np.bool_],
+    time_limit: float,
+    seed: int,
+) -> tuple[Tensor, int]:
+    problem, member = table.problem(operational.total, epsilon, removable)
+    if certificate.single_neuron_bound(problem) < max(problem.fixed_points, 1):
+        raise mismatch(table, operational, problem, time_limit, seed)
+    found = solved(problem, "keep", time_limit, seed=seed)
+    bound = proven_bound(problem, found)
+    if bound < max(problem.fixed_points, 1):
+        raise mismatch(table, operational, problem, time_limit, seed)
+    if "kept" not in found:
+        if "done" in found:
+            raise mismatch(table, operational, problem, time_limit, seed)
+        raise AssayError(
+            f"no subset was found within {time_limit:g} s, and at most {bound:,} points can be kept; "
+            "raise time_limit, or epsilon"
+        )
+    kept = ~removable
+    kept[removable] = _members(member, found["kept"]["counts"], seed)
+    return torch.from_numpy(kept), bound
+
+
+def proven_bound(problem: Problem, found: dict[str, dict[str, Any]]) -> int:
+    """The limit that the solver's multipliers prove, checked here in passes over the points."""
+    bound = certificate.single_neuron_bound(problem)
+    if "bound" in found:
+        bound = min(bound, certificate.best_bound(problem, found["bound"]["multipliers"]))
+    proofs = [found[name] for name in found if name.startswith("refuted-")]
+    exhausted = {int(found[name]["number"]) for name in found if name.startswith("exhausted-")}
+    kept = found["kept"]["counts"].sum() + problem.fixed_points if "kept" in found else 0
+    numbers = np.arange(bound, max(int(kept), problem.fixed_points, 1) - 1, -1)
+    if not len(numbers):
+        return bound
+    impossible = np.isin(numbers, list(exhausted))
+    for proof in proofs:
+        impossible |= certificate.refuted(problem, numbers, proof["cells"], float(proof["total"]))
+    return int(numbers[impossible.argmin()]) if not impossible.all() else int(numbers[-1]) - 1
+
+
+def _members(member: Integers, counts: Integers, seed: int) -> NDArray[np.bool_]:
+    """Of each pattern so many points, picked at random: equal patterns may have different labels."""
+    order = np.random.default_rng(seed).permutation(len(member))
+    by_pattern = order[np.argsort(member[order], kind="stable")]
+    sizes = np.bincount(member, minlength=len(counts))
+    rank = np.arange(len(member)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    kept = np.zeros(len(member), bool)
+    kept[by_pattern] = rank < np.repeat(counts, sizes)
+    return kept
+
+
+def _counted(bins: Tensor, like: Histogram) -> Histogram:
+    """The histogram of rows whose bins are known."""
+    if not len(bins):
+        return Histogram(like.bins, np.zeros((bins.shape[1], 1), np.int64), 0, 0)
+    first, last = int(bins.min()), int(bins.max())
+    width = last - first + 1
+    keys = bins.long() - first + width * torch.arange(bins.shape[1])
+    counts = torch.bincount(keys.flatten(), minlength=bins.shape[1] * width).reshape(-1, width)
+    return Histogram(like.bins, counts.numpy(), first, len(bins))
+
+
+def _narrow(bins: Tensor) -> Tensor:
+    largest = int(bins.abs().max()) if len(bins) else 0
+    return bins.to(torch.int16 if largest < 2**15 else torch.int32 if largest < 2**31 else torch.int64)
+
+
+def _mask(candidates: Tensor | NDArray[Any] | None, points: int) -> NDArray[np.bool_]:
+    if candidates is None:
+        return np.ones(points, bool)
+    chosen = np.asarray(candidates)
+    if chosen.dtype != bool:
+        if chosen.ndim != 1 or (chosen.size and (chosen.min() < 0 or chosen.max() >= points)):
+            raise InputError(f"expected candidates as indices below {points}, or a mask; got others")
+        mask = np.zeros(points, bool)
+        mask[chosen] = True
+        return mask
+    if chosen.shape != (points,):
+        raise InputError(f"expected a mask of {points} candidates, got shape {chosen.shape}")
+    return chosen.copy()
+
+
+def _check(
+    test: Trace, operational: Histogram, epsilon: float, network: Network | None, time_limit: float
+) -> None:
+    if not isinstance(operational, Histogram):
+        raise InputError(
+            f"expected the operational Histogram, got {type(operational).__name__}; count it with "
+            "Histogram.of"
+        )
+    if not (np.isfinite(epsilon) and 0 < epsilon <= 1):
+        raise InputError(f"expected epsilon above 0 and at most 1, got {epsilon}; the paper uses 0.01")
+    if not operational.total:
+        raise InputError("expected an operational histogram with at least one input, got an empty one")
+    if not len(test):
+        raise InputError("expected a test set with at least one point, got none")
+    if not time_limit > 0:
+        raise InputError(f"expected a time_limit above 0 seconds, got {time_limit}")
+    if network is not None and network.fingerprint != operational.bins.network:
+        raise InputError(
+            f"expected a histogram of this network ({network.fingerprint}), got one of "
+            f"{operational.bins.network}; count operation with bins made for these weights"
+        )
+
+
+__all__ = ["CannotMatchError", "Reshaping", "reshape"]

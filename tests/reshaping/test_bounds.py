@@ -1,0 +1,223 @@
+"""Bounds are sound: no input in the box leaves them, also where one tries hard."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from assay import Bins, Network, neuron_bounds
+from assay.errors import InputError
+
+
+class Block(nn.Module):
+    """A residual block with everything that is easy to get wrong: batch norm, padding, addition."""
+
+    def __init__(self, channels, activation):
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(channels)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1, groups=2)
+        self.activation = activation
+
+    def forward(self, x):
+        return self.activation(self.second(self.activation(self.norm(self.first(x)))) + x)
+
+
+class Forked(nn.Module):
+    """Concatenation, methods and functions in place of modules."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Conv2d(1, 3, 3, stride=2), nn.Conv2d(1, 2, 3, stride=2)
+        self.head = nn.Linear(5 * 9, 6)
+        self.last = nn.Linear(6, 4)
+
+    def forward(self, x):
+        x = 2 * x - 1
+        y = torch.cat([self.left(x).tanh(), F.elu(self.right(x), alpha=0.7)], dim=1)
+        y = F.adaptive_avg_pool2d(y, 3).view(x.size(0), -1)
+        return self.last(F.silu(self.head(y)) * 0.5)
+
+
+ACTIVATIONS = [
+    nn.ReLU(), nn.LeakyReLU(0.1), nn.Tanh(), nn.Sigmoid(), nn.ELU(), nn.Softplus(), nn.Hardtanh(), nn.GELU(),
+    nn.GELU(approximate="tanh"), nn.SiLU(), nn.Mish(), nn.Hardswish(), nn.PReLU(), nn.SELU(),
+]  # fmt: skip
+
+
+def seeded(build):
+    """A module whose random weights do not depend on what ran before, and leave no trace."""
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        module = build()
+        for layer in module.modules():
+            if isinstance(layer, nn.BatchNorm2d | nn.BatchNorm1d):
+                layer.running_mean.uniform_(-1, 1)
+                layer.running_var.uniform_(0.5, 2)
+                layer.weight.data.uniform_(-2, 2)
+    return module.eval()
+
+
+def assert_sound(network, shape, low=0.0, high=1.0, sharper=False, layers=("penultimate",)):
+    bounds = neuron_bounds(network, layers, low, high, shape=shape, sharper=sharper)
+    for inputs in (*random_inputs(shape, low, high), *adversarial_inputs(network, shape, low, high)):
+        trace = network.observe(inputs)
+        for name in layers:
+            assert (trace.features[name] >= bounds[name][0]).all()
+            assert (trace.features[name] <= bounds[name][1]).all()
+    return bounds
+
+
+def random_inputs(shape, low, high):
+    generator = torch.Generator().manual_seed(0)
+    inside = low + (high - low) * torch.rand(300, *shape, generator=generator)
+    corners = torch.where(torch.rand(300, *shape, generator=generator) < 0.5, low, high)
+    return inside, corners
+
+
+def adversarial_inputs(network, shape, low, high, steps=15):
+    """Signed-gradient ascent and descent on every neuron: where the bounds are closest to being left."""
+    neurons = network.observe(torch.full((1, *shape), float(low))).layer("penultimate").shape[1]
+    for sign in (1.0, -1.0):
+        inputs = torch.full((neurons, *shape), (low + high) / 2.0)
+        for step in range(steps):
+            gradient = network.gradient(
+                inputs, lambda trace, sign=sign: sign * trace.layer("penultimate").diagonal()
+            )
+            inputs = (inputs + (high - low) * 0.7**step * gradient.sign()).clamp(low, high)
+        yield inputs
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda layer: str(layer))
+def test_no_input_leaves_the_bounds_of_a_residual_network(activation):
+    module = seeded(
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1),
+            Block(4, activation),
+            nn.MaxPool2d(2),
+            Block(4, activation),
+            nn.AvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(16, 5),
+            activation,
+            nn.Linear(5, 3),
+        )
+    )
+    network = Network(module, layers=("penultimate",), batch_size=512)
+    assert_sound(network, (1, 8, 8), low=-1.0, high=2.0)
+
+
+def test_functions_methods_and_concatenation_are_sound():
+    assert_sound(Network(seeded(Forked), batch_size=512), (1, 12, 12))
+
+
+def test_maps_are_bounded_by_the_mean_over_space_and_containers_by_their_output():
+    module = seeded(
+        lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.Sequential(Block(4, nn.ReLU()), nn.ReLU()), nn.Flatten(),
+                              nn.Linear(4 * 36, 3))
+    )  # fmt: skip
+    network = Network(module, layers=("0", "1", "1.0.norm", "penultimate"), batch_size=512)
+    bounds = assert_sound(network, (1, 8, 8), layers=network.layers)
+    assert bounds["1"][0].shape == (4,)
+
+
+def test_bounds_of_one_linear_layer_are_reached():
+    layer = nn.Linear(3, 2)
+    layer.weight.data = torch.tensor([[1.0, -2.0, 0.5], [0.0, 1.0, 1.0]])
+    layer.bias.data = torch.tensor([1.0, -1.0])
+    network = Network(nn.Sequential(layer, nn.Linear(2, 2)))
+    low, high = neuron_bounds(network, ["penultimate"], -1.0, 2.0)["penultimate"]
+    # By hand: 1 - 1 - 4 - 0.5 = -4.5, 1 + 2 + 2 + 1 = 6; -1 - 2 = -3, -1 + 4 = 3. Rounding adds under 1e-5.
+    assert low.tolist() == pytest.approx([-4.5, -3.0], abs=1e-5)
+    assert high.tolist() == pytest.approx([6.0, 3.0], abs=1e-5)
+
+
+def test_the_dip_of_gelu_counts():
+    network = Network(nn.Sequential(nn.Linear(1, 1), nn.GELU(), nn.Linear(1, 2)))
+    network.module[0].weight.data.fill_(1.0)
+    network.module[0].bias.data.fill_(0.0)
+    low, high = neuron_bounds(network, ["penultimate"], -5.0, 0.0)["penultimate"]
+    # The minimum of x * Phi(x) is -0.16997120747 at x = -0.7517916.
+    assert float(low) == pytest.approx(-0.16997120747, abs=1e-6)
+    assert float(high) == pytest.approx(0.0, abs=1e-6)
+
+
+def example_one():
+    """A network with the bounds of Example 1: 14 and 5 for inputs in [-1, 1]^3."""
+    first, second = nn.Linear(3, 2, bias=False), nn.Linear(2, 2, bias=False)
+    first.weight.data = torch.tensor([[1.0, -2.0, 1.0], [2.0, 1.0, 0.0]])  # after ReLU at most 4 and 3
+    second.weight.data = torch.tensor([[2.0, 2.0], [1.25, -1.0]])  # at most 14 and 5
+    return Network(nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), nn.Linear(2, 2)))
+
+
+def test_example_1_gives_c_0_and_n_5():
+    bins = Bins.from_bounds(example_one(), layer="penultimate", low=-1.0, high=1.0, width=3.0)
+    assert (bins.origin, bins.last, bins.width) == (0.0, 5, 3.0)
+
+
+def test_example_1_with_one_binning_per_neuron():
+    bins = Bins.from_bounds(example_one(), low=-1.0, high=1.0, width=3.0, per_neuron=True)
+    assert bins.origin == (0.0, 0.0)
+    assert bins.last == (5, 2)
+
+
+def test_bounds_that_are_a_multiple_of_the_width_do_not_get_another_bin():
+    # max = 14 and width 7: N = 2 exactly, although rounding moves the bound a little above 14.
+    assert Bins.from_bounds(example_one(), low=-1.0, high=1.0, width=7.0).last == 2
+
+
+@pytest.mark.parametrize("convolutional", [False, True])
+def test_sharper_bounds_are_sound_and_lie_inside_the_plain_ones(convolutional):
+    front = [nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU()] if convolutional else []
+    module = seeded(
+        lambda: nn.Sequential(
+            *front,
+            nn.Flatten(),
+            nn.Linear(108 if convolutional else 64, 20),
+            nn.ReLU(),
+            nn.Linear(20, 10),
+            nn.ReLU(),
+            nn.Linear(10, 3),
+        )
+    )
+    network = Network(module, batch_size=512)
+    plain = neuron_bounds(network, ["penultimate"], shape=(1, 8, 8))["penultimate"]
+    sharp = assert_sound(network, (1, 8, 8), sharper=True)["penultimate"]
+    assert (sharp[0] >= plain[0]).all()
+    assert (sharp[1] <= plain[1]).all()
+    assert sharp[1].sum() < 0.9 * plain[1].sum()
+
+
+def test_an_activation_that_falls_is_named():
+    module = nn.Sequential(nn.Linear(4, 4), nn.PReLU(init=-0.5), nn.Linear(4, 2))
+    with pytest.raises(InputError, match=r"PReLU \(1\)"):
+        neuron_bounds(Network(module), ["penultimate"])
+
+
+def test_an_unknown_operation_is_named_with_its_remedy():
+    module = nn.Sequential(nn.Linear(4, 4), nn.Softmax(dim=1), nn.Linear(4, 2))
+    with pytest.raises(InputError, match=r"Softmax \(1\).*Bins.from_data"):
+        neuron_bounds(Network(module), ["penultimate"])
+
+
+def test_the_size_of_images_is_found_where_the_module_tells():
+    module = seeded(
+        lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, 2))
+    )
+    found = neuron_bounds(Network(module), ["penultimate"])["penultimate"]
+    # 3 x 3 after pooling comes from 6 or 7 after the convolution: inputs of 8 or 9.
+    eight = neuron_bounds(Network(module), ["penultimate"], shape=(1, 8, 8))["penultimate"]
+    assert (found[0] <= eight[0]).all()
+    assert (found[1] >= eight[1]).all()
+
+
+def test_the_shape_must_be_given_where_any_size_runs():
+    module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2, 2))
+    with pytest.raises(InputError, match="pass shape="):
+        neuron_bounds(Network(module), ["penultimate"])
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 0.0), (float("nan"), 1.0), (0.0, float("inf"))])
+def test_limits_that_make_no_sense_are_refused(low, high):
+    with pytest.raises(InputError, match="low"):
+        neuron_bounds(Network(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))), ["penultimate"], low, high)
