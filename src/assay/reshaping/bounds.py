@@ -46,7 +46,7 @@ def neuron_bounds(
         if unknown:
             raise InputError(f"expected layers of the network, got {unknown}; choose from its module names")
     found: dict[str, tuple[Tensor, Tensor]] = {}
-    with torch.no_grad(), evaluating(network.module):
+    with torch.no_grad(), evaluating(list(network.module.modules())):
         for size in _shapes(network.module, low, high, shape):
             box = _box(low, high, size)
             plain = _propagated(network.module, layers, box, INTERVALS)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-import assay
 from assay.errors import AssayError
 from assay.reshaping.patterns import Patterns
 from assay.reshaping.program import Problem, Target
@@ -54,7 +53,7 @@ def unpacked(arrays: dict[str, Any]) -> Problem:
 
 def _run(folder: Path, time_limit: float) -> None:
     environment = dict(os.environ)
-    home = str(Path(assay.__file__).parent.parent)
+    home = str(Path(__file__).parents[2])
     environment["PYTHONPATH"] = os.pathsep.join([home, *filter(None, [environment.get("PYTHONPATH")])])
     with open(folder / "errors.txt", "wb") as errors:
         process = subprocess.Popen(
