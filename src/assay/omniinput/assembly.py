@@ -143,7 +143,11 @@ def _precision(dist: OutputDistribution) -> Array:
 
 
 def _mixed(share: Array, one: Array, two: Array) -> Array:
-    return np.where(share == 1, one, np.where(share == 0, two, share * one + (1 - share) * two))
+    """share of the first and the rest of the second; whichever is known where only one is."""
+    first = np.where(np.isfinite(one), share, 0.0)
+    first = np.where(np.isfinite(two), first, 1.0)
+    with np.errstate(invalid="ignore"):
+        return np.where(first == 1, one, np.where(first == 0, two, first * one + (1 - first) * two))
 
 
 def _joined(one: Samples, two: Samples, first: NDArray[np.bool_]) -> Samples:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from assay.omniinput.convergence import LEAST_IMPORTANCE_EFFECTIVE
+from assay.omniinput.estimate import Anchor
 from assay.omniinput.importance import Importance
 from assay.omniinput.kernels.chain import Kernel
 from assay.omniinput.kernels.suffix import LanguageProblem
@@ -61,8 +62,16 @@ class ImportanceThenTempering:
         return bool(np.any(self.importance.effective() < LEAST_IMPORTANCE_EFFECTIVE))
 
     def _tempering(self) -> Tempering:
-        """Tempering that adapts its ladder in a share of what is left."""
+        """Tempering that adapts its ladder in a share of what is left.
+
+        If only outputs below those of the model's own samples are weak, the ladder starts at beta = 1, where
+        suffix proposals are always accepted and the sum of all likelihoods is known.
+        """
         run = Tempering(self.problem, self.kernels, self.plan, self.budget, self.generator)
+        weak = np.flatnonzero(self.importance.effective() < LEAST_IMPORTANCE_EFFECTIVE)
+        edges = self.importance.edges
+        if edges is not None and len(weak) and edges[weak[-1] + 1] < self.importance.mean_at_one():
+            run.anchor = Anchor(1.0, self.problem.lm.log_total_likelihood - self.problem.space.log_size)
         run.spent_before = self.budget.fraction(self.problem.evaluations)
         return run
 
@@ -73,5 +82,5 @@ class ImportanceThenTempering:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.importance.restore(snapshot["importance"])
         if snapshot["tempering"] is not None:
-            self.tempering = self._tempering()
+            self.tempering = Tempering(self.problem, self.kernels, self.plan, self.budget, self.generator)
             self.tempering.restore(snapshot["tempering"])
