@@ -1,4 +1,4 @@
-"""The models of the OmniInput benchmarks: the paper's toy, a Markov language model, stories260K, MNIST 0/1 nets.
+"""Models of the OmniInput benchmarks: the paper's toy, a Markov language model, stories260K, MNIST nets.
 
 What takes long (training the toy, enumerating its 10^8 inputs) is cached in a folder outside the repository
 and goes on where it stopped.
@@ -18,7 +18,7 @@ TOY_LENGTH, TOY_VALUES, TOY_START = 8, 10, 10
 
 
 class ToyGPT(nn.Module):
-    """Six layers, four heads, width 48 over ten digits and a start token; keeps keys and values as its cache."""
+    """Six layers, four heads, width 48 over ten digits and a start token; with a key-value cache."""
 
     def __init__(self, width: int = 48, layers: int = 6, heads: int = 4) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def divisible_by_30(count: int, generator: torch.Generator) -> Tensor:
     return drawn[drawn.sum(dim=1) % 30 == 0][:count]
 
 
-def trained_toy(folder: Path, steps: int = 6000) -> ToyGPT:
+def trained_toy(folder: Path, steps: int = 4000) -> ToyGPT:
     """The toy of paper section 3.1; training checkpoints itself every 500 steps."""
     torch.manual_seed(0)
     toy, path = ToyGPT(), folder / "toy.pt"
@@ -136,8 +136,9 @@ def _enumerated(toy: ToyGPT, prefix: Tensor) -> Tensor:
             found, longer = toy(tokens[part], [memory[:, rows[part]] for memory in cache])
             pieces.append(torch.log_softmax(found[:, 0].double(), dim=1).float())
             kept.append(longer)
-        last = torch.cat(pieces) cache = [torch.cat(layer, dim=1) for layer in zip(*kept, strict=True)] if
-        depth + 2 < TOY_LENGTH else []
+        last = torch.cat(pieces)
+        if depth + 2 < TOY_LENGTH:
+            cache = [torch.cat(layer, dim=1) for layer in zip(*kept, strict=True)]
     return z.float()
 
 
@@ -165,7 +166,7 @@ class Markov:
         )
 
     def log_density(self, edges: np.ndarray, grid: float = 0.01) -> np.ndarray:
-        """Exact up to rounding each transition to the grid (under 0.003 nats in a bin), by dynamic programming."""
+        """By dynamic programming; rounding each transition to the grid costs under 0.003 nats a bin."""
         steps = np.round(-self.table / grid).astype(int)
         size = int(steps[:-1].max() * (self.length - 1) + steps[-1].max()) + 1
         counts = np.zeros((self.values, size))
@@ -198,11 +199,23 @@ def stories260k(folder: Path):
         taken += count
         return torch.from_numpy(weights[taken - count : taken].copy()).reshape(shape)
 
-    kv = dim // heads * kv_heads embedding = take(vocab, dim) names = ("attention_norm", "wq", "wk", "wv",
-    "wo", "ffn_norm", "w1", "w2", "w3") shapes = ((dim,), (dim, dim), (kv, dim), (kv, dim), (dim, dim),
-    (dim,), (hidden, dim), (dim, hidden), (hidden, dim)) part = {name: take(layers, *shape) for name, shape in
-    zip(names, shapes, strict=True)} state = {"model.embed_tokens.weight": embedding, "lm_head.weight":
-    embedding, "model.norm.weight": take(dim)} for layer in range(layers):
+    kv = dim // heads * kv_heads
+    embedding = take(vocab, dim)
+    shapes = {
+        "attention_norm": (dim,),
+        "wq": (dim, dim),
+        "wk": (kv, dim),
+        "wv": (kv, dim),
+        "wo": (dim, dim),
+        "ffn_norm": (dim,),
+        "w1": (hidden, dim),
+        "w2": (dim, hidden),
+        "w3": (hidden, dim),
+    }
+    part = {name: take(layers, *shape) for name, shape in shapes.items()}
+    state = {"model.embed_tokens.weight": embedding, "lm_head.weight": embedding}
+    state["model.norm.weight"] = take(dim)
+    for layer in range(layers):
         prefix = f"model.layers.{layer}."
         state |= {
             prefix + "input_layernorm.weight": part["attention_norm"][layer],
