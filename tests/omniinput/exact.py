@@ -1,4 +1,4 @@
-"""Models whose output distribution is known exactly: by formula, by dynamic programming, or by enumeration."""
+"""Models whose output distribution is known exactly: by formula, dynamic programming or enumeration."""
 
 import itertools
 import math
@@ -32,7 +32,7 @@ def ising_log_density(sites):
 
 
 def markov_table(values, seed, scale=1.5):
-    """Log-probabilities (values + 1, values) of a first-order Markov model; the last row is the first token's."""
+    """Log-probabilities (values + 1, values) of a Markov model; the last row is the first token's."""
     logits = scale * np.random.default_rng(seed).normal(size=(values + 1, values))
     return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 

@@ -10,6 +10,7 @@ from assay.omniinput.kernels.block import Block
 from assay.omniinput.kernels.chain import Tempered, init
 from assay.omniinput.kernels.crossover import Crossover
 from assay.omniinput.kernels.langevin import Langevin
+from assay.omniinput.kernels.learned import Learned
 from assay.omniinput.kernels.suffix import LanguageProblem, Suffix
 from assay.omniinput.language import CausalLM
 from assay.omniinput.multicanonical import Flat
@@ -35,6 +36,14 @@ def output(inputs):
 
 def ordinal(inputs):
     return (inputs.float() * WEIGHTS[:, 0]).sum(dim=1) + (inputs.float() ** 2 @ WEIGHTS[:, 1]) / 3
+
+
+def learned_kernel():
+    """One that has watched states which have nothing to do with the target."""
+    kernel = Learned()
+    kernel.watch(SPACE.draw(40, torch.Generator().manual_seed(9)) // 2, 1, VALUES)
+    kernel.learn(np.zeros(1, dtype=np.int64))
+    return kernel
 
 
 FLAT = Flat(
@@ -80,6 +89,7 @@ def assert_detailed_balance(moved, log_weight):
         ("single-site", output, None),
         (Block(longest=2), output, None),
         ("shift", output, None),
+        (learned_kernel(), output, None),
         ("informed", output, relaxed),
         ("informed", ordinal, None),
         (Langevin(step_size=0.5), output, relaxed),
@@ -93,7 +103,7 @@ def test_detailed_balance_holds(kernel, function, relaxation, target):
         "tempered": lambda rows: Tempered(torch.full((rows,), 0.8, dtype=torch.float64)),
         "flat": lambda rows: FLAT,
     }
-    moved, outputs, aimed = flows(chosen, problem, build[target])
+    moved, outputs, aimed = flows(chosen, problem, build[target], groups_of=lambda rows: rows)
     weight = FLAT if target == "flat" else Tempered(aimed.betas[: len(outputs)])
     assert_detailed_balance(moved, weight.log_weight(outputs).numpy())
 

@@ -10,7 +10,7 @@ from assay.omniinput.reweighting import log_mixture, reweighted, summed_by
 
 @pytest.fixture(scope="module")
 def samples():
-    """Outputs with a normal density of states of width 10 around 0: at beta they are normal around -100 beta."""
+    """Outputs with a normal density of width 10 around 0: at beta they are normal around -100 beta."""
     betas = np.linspace(-0.1, 0.8, 7)
     generator = np.random.default_rng(0)
     return betas, [generator.normal(-100 * beta, 10, size=400) for beta in betas]
@@ -62,7 +62,7 @@ def test_fine_bins_equal_mbar(samples, width, tolerance):
 
 
 def test_reported_bins_would_be_biased(samples):
-    """Why reweighting on wide bins is not offered: the centres of 20-nat bins miss by far more than 0.3 nats."""
+    """Why reweighting on wide bins is not offered: centres of 20-nat bins miss by far more than 0.3 nats."""
     betas, outputs = samples
     pooled = np.concatenate(outputs)
     cell = np.floor(pooled / 20).astype(int)

@@ -103,9 +103,10 @@ def combined(importance: OutputDistribution, tempering: OutputDistribution) -> O
     Bins that either sampler passed need no more from the other; both must agree where both are known.
     """
     one, two = _precision(importance), _precision(tempering)
-    # With few effective samples, importance sampling underestimates its own error: it does not count there.
-    weak = importance.diagnostics["effective_sample_size"] < convergence.LEAST_IMPORTANCE_EFFECTIVE
-    one = np.where(weak & (two > 0), 0.0, one)
+    # With few effective samples importance sampling underestimates its own error, so it counts for less.
+    trust = importance.diagnostics["effective_sample_size"] / convergence.LEAST_IMPORTANCE_EFFECTIVE
+    weak = trust < 1.0
+    one = one * np.minimum(trust, 1.0) ** 2
     total = one + two
     share = np.divide(one, total, out=np.zeros_like(total), where=total > 0)
     log_density = _mixed(share, importance.log_density, tempering.log_density)
@@ -143,7 +144,11 @@ def _precision(dist: OutputDistribution) -> Array:
 
 
 def _mixed(share: Array, one: Array, two: Array) -> Array:
-    return np.where(share == 1, one, np.where(share == 0, two, share * one + (1 - share) * two))
+    """share of the first and the rest of the second; whichever is known where only one is."""
+    first = np.where(np.isfinite(one), share, 0.0)
+    first = np.where(np.isfinite(two), first, 1.0)
+    with np.errstate(invalid="ignore"):
+        return np.where(first == 1, one, np.where(first == 0, two, first * one + (1 - first) * two))
 
 
 def _joined(one: Samples, two: Samples, first: NDArray[np.bool_]) -> Samples:

@@ -32,6 +32,21 @@ class Samples:
     log_weights: Array
     texts: list[str] | None = None
 
+    def state(self) -> dict[str, Any]:
+        """For storage: columns as tensors, since numpy arrays without entries cannot be written."""
+        return {
+            "inputs": self.inputs,
+            "outputs": torch.tensor(self.outputs),
+            "bins": torch.tensor(self.bins),
+            "log_weights": torch.tensor(self.log_weights),
+            "texts": self.texts,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Samples":
+        columns = {"outputs", "bins", "log_weights"}
+        return cls(**{name: value.numpy() if name in columns else value for name, value in state.items()})
+
     @classmethod
     def none(cls, space: InputSpace) -> "Samples":
         empty = np.empty(0)

@@ -50,7 +50,21 @@ def tempered_solver(betas: Array) -> Solver:
     return solve
 
 
-def estimate(record: Record, solve: Solver, seed: int) -> Estimate:
+@dataclass(frozen=True)
+class Anchor:
+    """A known sum: over all inputs, exp(-beta z) adds up to exp(log_total), in units of the number of inputs.
+
+    The number of inputs itself (beta 0, log_total 0) for any model; for a language model also beta 1.
+    """
+
+    beta: float = 0.0
+    log_total: float = 0.0
+
+
+ALL_INPUTS = Anchor()
+
+
+def estimate(record: Record, solve: Solver, seed: int, anchor: Anchor = ALL_INPUTS) -> Estimate:
     """Solve once for all blocks after burn-in, once per ensemble, and once per bootstrap replicate.
 
     Blocks of time are drawn with replacement, of each ensemble apart, so that whatever is correlated inside
@@ -66,7 +80,8 @@ def estimate(record: Record, solve: Solver, seed: int) -> Estimate:
 
     def density(fine: Array, length: float, start: Array | None) -> tuple[Array, Array]:
         log_counts, solution = solve(outputs, fine, length, start)
-        return summed_by(owner, log_counts - logsumexp(log_counts), bins), solution
+        constant = anchor.log_total - logsumexp(log_counts - anchor.beta * outputs)
+        return summed_by(owner, log_counts + constant, bins), solution
 
     ensembles = record.ensembles
     whole, solution = density(total, steps.sum() * ensembles, None)
@@ -88,7 +103,7 @@ def estimate(record: Record, solve: Solver, seed: int) -> Estimate:
     return Estimate(
         np.where(np.isfinite(whole), whole, np.nan),
         error * scale,
-        whole + scale * (copies - whole) if np.isfinite(scale) else copies,
+        _spread_out(copies, whole, scale),
         apart,
         solution,
         len(blocks["steps"]),
@@ -121,6 +136,12 @@ def bootstrap_error(replicates: Array, present: NDArray[np.bool_], blocks: int) 
     spread = np.full(replicates.shape[1], np.inf)
     spread[seen] = np.nanstd(finite[:, seen], axis=0, ddof=1) * np.sqrt(blocks / max(blocks - 1, 1))
     return np.asarray(np.where(np.isfinite(floor), np.fmax(spread, floor), np.nan))
+
+
+def _spread_out(copies: Array, centre: Array, scale: float) -> Array:
+    """The replicates with their distance from the estimate scaled; those that missed a bin still miss it."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isfinite(copies), centre + scale * (copies - centre), copies)
 
 
 def _visited(counts: Array, owner: NDArray[np.int64], bins: int) -> NDArray[np.bool_]:

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from assay.omniinput.convergence import LEAST_IMPORTANCE_EFFECTIVE
+from assay.omniinput.estimate import Anchor
 from assay.omniinput.importance import Importance
 from assay.omniinput.kernels.chain import Kernel
 from assay.omniinput.kernels.suffix import LanguageProblem
@@ -14,6 +16,8 @@ from assay.omniinput.plan import Budget, Plan
 from assay.omniinput.tempering import Tempering
 
 FIRST_SHARE = 0.4  # of the budget, before the effective sample size of every bin is looked at
+
+LEAST_TEMPERING = 5_000  # evaluations; with fewer, a ladder does not even settle
 
 
 @dataclass
@@ -49,20 +53,33 @@ class ImportanceThenTempering:
             self.tempering.advance()
         elif not self.importance.finished:
             self.importance.advance()
-        elif self._weak():
+        elif len(self._weak_bins()) and self._affords_tempering():
             self.tempering = self._tempering()
             self.tempering.begin()
         else:
             self.importance.share = 1.0
 
-    def _weak(self) -> bool:
+    def _weak_bins(self) -> NDArray[np.int64]:
+        """Those that would still have too few effective samples if all of the budget went on as it began."""
         if self.importance.piloting:
-            return False
-        return bool(np.any(self.importance.effective() < LEAST_IMPORTANCE_EFFECTIVE))
+            return np.empty(0, dtype=np.int64)
+        return np.flatnonzero(self.importance.effective() / FIRST_SHARE < LEAST_IMPORTANCE_EFFECTIVE)
+
+    def _affords_tempering(self) -> bool:
+        budget = self.budget.evaluations
+        return budget is None or budget - self.problem.evaluations >= LEAST_TEMPERING
 
     def _tempering(self) -> Tempering:
-        """Tempering that adapts its ladder in a share of what is left."""
+        """Tempering that adapts its ladder in a share of what is left.
+
+        If only outputs below those of the model's own samples are weak, the ladder starts at beta = 1, where
+        suffix proposals are always accepted and the sum of all likelihoods is known.
+        """
         run = Tempering(self.problem, self.kernels, self.plan, self.budget, self.generator)
+        weak = self._weak_bins()
+        edges = self.importance.edges
+        if edges is not None and len(weak) and edges[weak[-1] + 1] < self.importance.mean_at_one():
+            run.anchor = Anchor(1.0, self.problem.lm.log_total_likelihood - self.problem.space.log_size)
         run.spent_before = self.budget.fraction(self.problem.evaluations)
         return run
 
@@ -73,5 +90,5 @@ class ImportanceThenTempering:
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.importance.restore(snapshot["importance"])
         if snapshot["tempering"] is not None:
-            self.tempering = self._tempering()
+            self.tempering = Tempering(self.problem, self.kernels, self.plan, self.budget, self.generator)
             self.tempering.restore(snapshot["tempering"])

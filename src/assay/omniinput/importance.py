@@ -118,10 +118,8 @@ class Importance:
 
     def _choose(self) -> None:
         """Betas whose mean outputs are spread evenly over the asked range; zero is one of them."""
-        betas = np.array(PILOT_BETAS)
+        betas, means = np.array(PILOT_BETAS), self._pilot_means()
         count, total, squares = self.pilot_sums
-        last = total / count / (self.problem.lm.length - 1)
-        means = np.minimum.accumulate(total / count + last)
         deviation = float(np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0.0)).max())
         if self.plan.edges is None:
             self.edges = np.linspace(
@@ -137,6 +135,12 @@ class Importance:
         self.proposals = np.unique(np.concatenate([[0.0], chosen]).round(4))
         self.reservoir = Reservoir.empty(len(self.edges) - 1, self.plan.keep, self.problem.lm.length)
         self.piloting = False
+
+    def _pilot_means(self) -> Array:
+        """Mean output at every pilot beta, falling; the last token is taken to cost what the others do."""
+        count, total, _ = self.pilot_sums
+        length = self.problem.lm.length
+        return np.asarray(np.minimum.accumulate(total / count * length / (length - 1)))
 
     def _add(self, draw: Draw) -> None:
         """Histogram all last tokens; offer every completed sequence as a representative input."""
@@ -210,13 +214,17 @@ class Importance:
             logs = 2 * logsumexp(blocks["bins"], axis=0) - logsumexp(blocks["squares"], axis=0)
         return np.asarray(np.where(np.isnan(logs), 0.0, np.exp(logs)))
 
+    def mean_at_one(self) -> float:
+        """The mean output of the model's own samples, from the pilot."""
+        return float(np.interp(1.0, PILOT_BETAS, self._pilot_means()))
+
     def anchors(self) -> tuple[float, float]:
         """How far, in nats, ln sum w is from the number of inputs and ln sum w e^-z from its known value."""
         blocks = self.blocks.whole()
         rows = logsumexp(blocks["rows"])
         lm = self.problem.lm
         likelihood = logsumexp(blocks["likelihood"]) - rows + lm.space.log_size
-        known = np.log(lm.values) if lm.start is None else 0.0
+        known = lm.log_total_likelihood
         return float(logsumexp(blocks["inputs"]) - rows), float(likelihood - known)
 
     def snapshot(self) -> dict[str, Any]:

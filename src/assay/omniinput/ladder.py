@@ -79,7 +79,7 @@ def next_ladder(visit: Visit, reach: Reach, deviation: float, replicas: int | No
 def _moved_end(visit: Visit, goal: tuple[float, float] | None, deviation: float) -> float:
     """The new coldest beta, so that its mean output comes to lie in the lowest bin.
 
-    Zero stays zero: that side is not wanted. Growth is at most a factor of two a round, since the round saw
+    Zero stays zero: that side is not wanted. Growth is at most by half a round, since the round saw
     nothing beyond its own ladder, and waits while the coldest rung has not settled: a quench to ever colder
     rungs freezes.
     """
@@ -90,12 +90,12 @@ def _moved_end(visit: Visit, goal: tuple[float, float] | None, deviation: float)
     # Colder rungs that no longer lower the output have reached its least value.
     grows = bool(means[-2] - means[-1] > 1e-3 * span and visit.drifts[-1] > -0.05 * span)
     if goal is None:
-        return min(2 * end, 2**MOST_DOUBLINGS / deviation) if grows else end
+        return min(1.5 * end, 2**MOST_DOUBLINGS / deviation) if grows else end
     aim = (goal[0] + goal[1]) / 2
     if means[-1] > goal[1]:
         fall = (means[-2] - means[-1]) / (betas[-1] - betas[-2])
-        wanted = end + (means[-1] - aim) / fall if fall > 0 else 2 * end
-        return float(np.clip(wanted, 1.1 * end, 2 * end)) if grows else end
+        wanted = end + (means[-1] - aim) / fall if fall > 0 else 1.5 * end
+        return float(np.clip(wanted, 1.1 * end, 1.5 * end)) if grows else end
     if means[-1] < goal[0]:
         falling = np.minimum.accumulate(means)
         # np.interp wants ascending abscissae: walk from the cold end, where outputs are lowest.

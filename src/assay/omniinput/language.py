@@ -1,5 +1,6 @@
 """CausalLM: a causal language model whose output is the negative log-likelihood of a whole sequence."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -87,6 +88,11 @@ class CausalLM:
     @property
     def length(self) -> int:
         return self.space.sites
+
+    @property
+    def log_total_likelihood(self) -> float:
+        """ln of the sum of exp(-z) over all sequences: 0, or ln values where the first token is free."""
+        return math.log(self.values) if self.start is None else 0.0
 
     def begin(self, rows: int) -> tuple[Tensor, Any]:
         """Log-probabilities of the first token (rows, values), and the cache to go on with.

@@ -75,6 +75,10 @@ class Problem:
         """Told of every new ladder; True where extras of states from before it are no longer right."""
         return False
 
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Site values to start from: uniform over the space."""
+        return self.space.draw(count, generator)
+
     def _with_slopes(self, inputs: Tensor) -> Evaluation:
         with torch.enable_grad():
             if self.relaxed is None:

@@ -1,6 +1,7 @@
 """Reservoir: up to `keep` representative inputs per bin, from a stream of any length."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,6 +45,18 @@ class Reservoir:
             np.empty(0, dtype=np.int64),
             np.full(bins, -np.inf),
         )
+
+    def state(self) -> dict[str, Any]:
+        """For storage: columns as tensors, since numpy arrays without entries cannot be written."""
+        return {
+            name: torch.tensor(value) if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Reservoir":
+        columns = {"outputs", "log_weights", "keys", "index", "discarded"}
+        return cls(**{name: value.numpy() if name in columns else value for name, value in state.items()})
 
     def admits(self, index: NDArray[np.int64], keys: Array) -> NDArray[np.bool_]:
         """Which candidates could stay; a cheap filter before their inputs are even copied."""

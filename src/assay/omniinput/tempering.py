@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from assay.omniinput.estimate import Estimate, Solver, estimate, tempered_solver
+from assay.omniinput.estimate import ALL_INPUTS, Anchor, Estimate, Solver, estimate, tempered_solver
 from assay.omniinput.exchange import RoundTrips, swapped
 from assay.omniinput.kernels.chain import Kernel, State, Tempered, init
-from assay.omniinput.ladder import Visit, first_ladder, next_ladder
+from assay.omniinput.kernels.learned import Learned
+from assay.omniinput.ladder import Reach, Visit, first_ladder, next_ladder
 from assay.omniinput.plan import Budget, Plan
 from assay.omniinput.problem import Problem, SamplingError
 from assay.omniinput.record import Record, fine_edges
@@ -48,25 +49,41 @@ class Tempering:
     round_steps: int = 0
     frozen: bool = False
     spent_before: float = 0.0  # share of the budget that went to something else
+    anchor: Anchor = ALL_INPUTS  # the first rung, if not zero, and what is known about it
 
     def begin(self) -> None:
         """Draw uniformly, learn where the bulk of the outputs lies, and set up the first ladder."""
         count = PROBE if self.budget.evaluations is None else min(PROBE, self.budget.evaluations // 4)
-        drawn = init(self.problem.space.draw(max(count, 2), self.generator), self.problem)
+        drawn = self._probe(max(count, 2))
         self.deviation = float(drawn.outputs.std())
         if self.deviation == 0.0:
             raise SamplingError(
                 f"expected outputs that differ, got {float(drawn.outputs[0]):g} for all {len(drawn.outputs)} "
-                "inputs drawn uniformly; check the output function, a constant has no distribution to sample"
+                "inputs drawn at random; check the output function, a constant has no distribution to sample"
             )
         mean = float(drawn.outputs.mean())
         rungs = self.plan.replicas or FIRST_RUNGS
-        self.betas = first_ladder(mean, self.deviation, self.plan.reach(), rungs)
+        self.betas = self.anchor.beta + first_ladder(mean, self.deviation, self.reach, rungs)
         self.round_steps = self._first_round()
         rows = torch.arange(self.rows) % len(drawn.outputs)
         self.state = self._on_ladder(drawn.rows(rows))
         low, high = float(drawn.outputs.min()), float(drawn.outputs.max())
         self._open_record(low, high)
+
+    def _probe(self, count: int) -> State:
+        """States of the first rung: uniform inputs, or draws of the language model itself."""
+        self.problem.prepare(np.array([self.anchor.beta]))
+        return init(self.problem.draw(count, self.generator), self.problem)
+
+    @property
+    def reach(self) -> Reach:
+        """A ladder that starts at an anchor beyond zero goes to the colder side only."""
+        reach = self.plan.reach()
+        return reach if self.anchor.beta == 0.0 else Reach(reach.low, reach.low)
+
+    @property
+    def learners(self) -> list[Learned]:
+        return [kernel for kernel in self.kernels if isinstance(kernel, Learned)]
 
     def _first_round(self) -> int:
         """Steps enough to change every site a few times, few enough for several rounds in a small budget."""
@@ -109,6 +126,8 @@ class Tempering:
             shape = (len(outputs), self.plan.ensembles, len(self.betas))
             self.record.add(torch.stack(outputs).numpy().reshape(shape))
             sites = torch.cat([state.sites for state in kept])
+            for learner in [] if self.frozen else self.learners:
+                learner.watch(sites, len(self.betas), self.problem.space.values)
             self.record.offer(sites, torch.cat([state.outputs for state in kept]).numpy(), self.generator)
         if not self.frozen:
             self._adapt_when_due()
@@ -149,9 +168,13 @@ class Tempering:
             third, fourth = self._late_means()
             visit = Visit(old, (third + fourth) / 2, fourth - third, self.rejections / self.swaps)
             self.betas = next_ladder(
-                visit, self.plan.reach(), self.deviation, self.plan.replicas, self.plan.most_replicas
+                visit, self.reach, self.deviation, self.plan.replicas, self.plan.most_replicas
             )
-            self.state = self._on_ladder(self.state.rows(self._nearest_rows(old)))
+            nearest = np.abs(old[:, None] - self.betas).argmin(axis=0)
+            rows = (np.arange(self.plan.ensembles)[:, None] * len(old) + nearest).ravel()
+            self.state = self._on_ladder(self.state.rows(torch.from_numpy(rows)))
+            for learner in self.learners:
+                learner.learn(nearest)
         self._open_record(self.record.lowest, self.record.highest)
 
     def _late_means(self) -> tuple[Array, Array]:
@@ -164,11 +187,6 @@ class Tempering:
             for part in (slice(count // 2, max(3 * count // 4, count // 2 + 1)), slice(3 * count // 4, None))
         )
         return third, fourth
-
-    def _nearest_rows(self, old: Array) -> torch.Tensor:
-        """For each new row the row of its ensemble whose old rung lies nearest."""
-        nearest = np.abs(old[:, None] - self.betas).argmin(axis=0)
-        return torch.from_numpy((np.arange(self.plan.ensembles)[:, None] * len(old) + nearest).ravel())
 
     def _on_ladder(self, state: State) -> State:
         """States ready for the present ladder; a problem whose extras depend on it evaluates them anew."""
@@ -190,7 +208,7 @@ class Tempering:
 
     def estimate(self) -> Estimate:
         assert self.record is not None
-        return estimate(self.record, self.solver(), self.plan.seed)
+        return estimate(self.record, self.solver(), self.plan.seed, self.anchor)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything the next chunk depends on."""
@@ -201,6 +219,7 @@ class Tempering:
             "sites": self.state.sites,
             "outputs": self.state.outputs,
             "extras": self.state.extras,
+            "learners": [learner.snapshot() for learner in self.learners],
             "record": self.record,
             "trips": self.trips,
             "rejections": self.rejections,
@@ -210,6 +229,7 @@ class Tempering:
             "round_steps": self.round_steps,
             "frozen": self.frozen,
             "spent_before": self.spent_before,
+            "anchor": [self.anchor.beta, self.anchor.log_total],
             "generator": self.generator.get_state(),
             "evaluations": self.problem.evaluations,
             "model_seconds": self.problem.seconds,
@@ -219,6 +239,9 @@ class Tempering:
         """Take up a snapshot; the next chunk is the one the other run would have done."""
         taken = dict(snapshot)
         self.state = State(taken.pop("sites"), taken.pop("outputs"), taken.pop("extras"))
+        for learner, learned in zip(self.learners, taken.pop("learners"), strict=True):
+            learner.restore(learned)
+        self.anchor = Anchor(*taken.pop("anchor"))
         self.generator.set_state(taken.pop("generator"))
         self.problem.evaluations = taken.pop("evaluations")
         self.problem.seconds = taken.pop("model_seconds")

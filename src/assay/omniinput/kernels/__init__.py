@@ -13,6 +13,7 @@ from assay.omniinput.kernels.chain import Kernel
 from assay.omniinput.kernels.crossover import Crossover
 from assay.omniinput.kernels.informed import Informed
 from assay.omniinput.kernels.langevin import Langevin
+from assay.omniinput.kernels.learned import Learned
 from assay.omniinput.kernels.shift import Shift
 from assay.omniinput.kernels.single_site import SingleSite
 
@@ -21,11 +22,12 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "block": Block,
     "shift": Shift,
     "crossover": Crossover,
+    "learned": Learned,
     "informed": Informed,
     "langevin": Langevin,
 }
 
-AUTO = ("single-site", "crossover", "shift")
+AUTO = ("learned", "crossover", "single-site")
 
 
 def kernels_of(choice: str | Kernel | list[str | Kernel] | tuple[str | Kernel, ...]) -> list[Kernel]:

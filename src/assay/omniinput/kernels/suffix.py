@@ -31,11 +31,21 @@ class LanguageProblem(Problem):
         self.betas = torch.from_numpy(betas)
         return True
 
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Sequences drawn from the model at the first rung's beta; uniform at zero."""
+        sites = self.space.draw(count, generator)
+        beta = float(self.betas[0])
+        if beta == 0.0:
+            return sites
+        betas = torch.full((count,), beta, dtype=torch.float64)
+        return self.redrawn(sites, torch.zeros(sites.shape, dtype=torch.float64), 0, betas, generator)[0]
+
     def __call__(self, sites: Tensor) -> Evaluation:
         with self.timed(len(sites)):
             log_probs = self.lm.log_probabilities(sites)
         taken = log_probs.gather(2, sites[:, :, None])[:, :, 0].double()
-        return Evaluation(-taken.sum(dim=1), self._extras(taken, log_normalisers(log_probs, self.betas)))
+        extras = {"taken": taken, "normalisers": log_normalisers(log_probs, self.betas)}
+        return Evaluation(-taken.sum(dim=1), extras)
 
     def redrawn(
         self, sites: Tensor, taken: Tensor, cut: int, betas: Tensor, generator: torch.Generator
@@ -63,9 +73,6 @@ class LanguageProblem(Problem):
                     following, cache = self.lm.feed(token, cache)
                 log_probs = following[:, 0]
         return new, taken, normalisers
-
-    def _extras(self, taken: Tensor, normalisers: Tensor) -> dict[str, Tensor]:
-        return {"taken": taken, "normalisers": normalisers}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,163 @@
+"""OmniInput's experiments that fit a laptop: the toy and its enumeration, stories260K, MNIST 0/1 networks.
+
+    python benchmarks/papers/omniinput.py toy      # Fig. 2: density and per-bin precision, largest error
+    python benchmarks/papers/omniinput.py stories  # 512^25 inputs of a real language model
+    python benchmarks/papers/omniinput.py mnist    # 256^784 inputs of the classifiers of appendix E
+
+What takes long is cached or checkpointed in --cache (outside the repository) and goes on from there.
+Figures are written to --figures. Not part of the test suite.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import assay
+
+sys.path.insert(0, str(Path(__file__).parent))
+import omniinput_models as models
+
+ROOT = Path(__file__).parents[3]
+MNIST_KERNELS = {"mlp": "langevin", "cnn": "langevin"}
+
+
+def toy(asked: argparse.Namespace) -> None:
+    """Density and per-bin precision r(z) (sum divisible by 30), sampled and enumerated (Fig. 2)."""
+    model = models.trained_toy(asked.cache)
+    outputs = models.toy_enumeration(model, asked.cache).numpy()
+    total = np.exp(-outputs.astype(np.float64)).sum()
+    print(f"10^8 inputs enumerated; their likelihoods add up to {total:.5f} (exact: 1)")
+    edges = np.arange(np.floor(outputs.min()), outputs.max() + 0.5, 0.5)
+    counts = np.histogram(outputs, edges)[0]
+    filled = np.flatnonzero(counts >= 1000)
+    edges, counts = edges[filled[0] : filled[-1] + 2], counts[filled[0] : filled[-1] + 1]
+    exact = np.log(counts / len(outputs))
+    digits = np.arange(10**8, dtype=np.int64)
+    sums = sum((digits // 10**place % 10).astype(np.int16) for place in range(8))
+    good = np.histogram(outputs[sums % 30 == 0], edges)[0] / counts
+    started = time.monotonic()
+    lm = models.toy_language_model(model)
+    dist = assay.sample_outputs(lm, bins=edges, budget=asked.budget, seed=0, keep=200, ensembles=8)
+    print(f"sampled in {time.monotonic() - started:.0f} s: {dist.summary()}")
+    error = np.abs(dist.log_density - exact)
+    print(f"largest error of the log density: {np.nanmax(error):.3f} nats over {len(exact)} bins, ", end="")
+    print(f"{np.mean(error <= 2 * dist.error):.0%} of bins within two of the stated errors")
+    precision = np.array([sampled_precision(dist, index) for index in range(len(exact))])
+    off = np.abs(precision - good)
+    print(f"largest error of r(z): {np.nanmax(off):.3f}, mean {np.nanmean(off):.4f}")
+    figure(asked, dist, exact, precision, good)
+
+
+def sampled_precision(dist: assay.OutputDistribution, index: int) -> float:
+    """r(z): the weighted share of a bin's samples whose digits add up to a multiple of 30."""
+    inputs = dist.samples(index)
+    return (
+        float(dist.weights(index) @ (inputs.sum(dim=1) % 30 == 0).double().numpy()) if len(inputs) else np.nan
+    )
+
+
+def figure(asked, dist, exact, precision, good) -> None:
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(7, 4), layout="constrained")
+    axes = drawn.add_subplot()
+    axes.plot(dist.centres, exact / np.log(10), color="#000000", label="density, enumerated")
+    axes.errorbar(
+        dist.centres,
+        dist.log_density / np.log(10),
+        2 * dist.error / np.log(10),
+        fmt=".",
+        color="#0072B2",
+        label="density, sampled, ± 2 standard errors",
+    )
+    axes.set_xlabel("negative log-likelihood (nats)")
+    axes.set_ylabel("log10 of the share of all 10^8 inputs")
+    right = axes.twinx()
+    right.plot(dist.centres, good, color="#D55E00", alpha=0.6, label="precision r(z), enumerated")
+    right.plot(dist.centres, precision, "x", color="#D55E00", label="precision r(z), sampled")
+    right.set_ylabel("precision r(z)")
+    drawn.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=2)
+    drawn.savefig(asked.figures / "omniinput-toy.png", dpi=120)
+
+
+def stories(asked: argparse.Namespace) -> None:
+    """Negative log-likelihood of stories260K over all 512^25 token sequences, with a sample of every bin."""
+    model, pieces = models.stories260k(asked.shared / "stories260K")
+    lm = assay.CausalLM.from_huggingface(model, length=25, start=1)
+    edges = np.arange(10.0, 260.1, 5.0)
+    dist = assay.sample_outputs(
+        lm,
+        bins=edges,
+        budget=asked.budget,
+        seed=0,
+        ensembles=4,
+        decode=lambda row: "".join(pieces[token] for token in row),
+        checkpoint=asked.cache / "stories.checkpoint",
+    )
+    report(asked, dist, "omniinput-stories")
+    for index in np.flatnonzero(dist.visited)[::3]:
+        print(f"{edges[index] / 25:5.2f} nats a token: {dist.texts(int(index))[0]!r}")
+
+
+def mnist(asked: argparse.Namespace) -> None:
+    """Logit of "1" over all 256^784 images, for the networks of appendix E that train in minutes."""
+    from assay.data import read_idx
+
+    folder = asked.data / "mnist"
+    images = torch.as_tensor(read_idx(folder / "t10k-images-idx3-ubyte"))
+    labels = torch.as_tensor(read_idx(folder / "t10k-labels-idx1-ubyte"))
+    for backbone, noisy in (("mlp", False), ("cnn", False), ("mlp", True)):
+        net = models.trained_mnist(backbone, folder, asked.cache, noisy)
+        with torch.no_grad():
+            logits = net(images[labels < 2])
+        correct = ((logits > 0) == (labels[labels < 2] == 1)).float().mean()
+        name = f"{backbone.upper()}{'-AUG' if noisy else ''}-MNIST-0/1"
+        print(f"{name}: test accuracy {correct:.2%}, test logits {logits.min():.1f} to {logits.max():.1f}")
+        edges = np.linspace(float(logits.min()), float(logits.max()), 31)
+        dist = assay.sample_outputs(
+            net,
+            assay.InputSpace((28, 28), 256),
+            bins=edges,
+            budget=asked.budget,
+            seconds=asked.seconds,
+            seed=0,
+            kernel=MNIST_KERNELS[backbone],
+            checkpoint=asked.cache / f"mnist-{backbone}{'-aug' if noisy else ''}.checkpoint",
+        )
+        report(asked, dist, f"omniinput-mnist-{backbone}{'-aug' if noisy else ''}")
+
+
+def report(asked: argparse.Namespace, dist: assay.OutputDistribution, name: str) -> None:
+    print(dist.summary())
+    found = dist.diagnostics
+    print(f"{found['evaluations']:,} evaluations in {found['seconds']:.0f} s, ", end="")
+    print(f"{found['share_outside_model']:.1%} of the time outside the forward")
+    print(dist.to_frame().to_string(index=False, float_format=lambda value: f"{value:.4g}"))
+    assay.save(dist, asked.cache / f"{name}.safetensors")
+    for part, drawn in zip(("density", "inputs"), dist.figures(), strict=True):
+        drawn.savefig(asked.figures / f"{name}-{part}.png", dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["toy", "stories", "mnist"])
+    parser.add_argument("--budget", type=int, default=160_000)
+    parser.add_argument("--seconds", type=float, default=None)
+    parser.add_argument("--shared", type=Path, default=ROOT / "shared" / "data")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("ASSAY_DATA", ROOT / "data")))
+    parser.add_argument(
+        "--cache", type=Path, default=Path(os.environ.get("ASSAY_CACHE", ROOT / "h" / "cache-omni"))
+    )
+    parser.add_argument("--figures", type=Path, default=Path("."))
+    asked = parser.parse_args()
+    asked.cache.mkdir(parents=True, exist_ok=True)
+    {"toy": toy, "stories": stories, "mnist": mnist}[asked.what](asked)
+
+
+if __name__ == "__main__":
+    main()

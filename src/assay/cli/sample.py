@@ -1,0 +1,177 @@
+"""`assay sample`: what a model gives over all inputs it could be given."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assay.cli.status import UNDECIDED
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from assay import CausalLM, InputSpace, OutputDistribution
+
+
+class Kind(StrEnum):
+    """What the model argument names."""
+
+    output = "output"
+    language = "language-model"
+    logit = "logit"
+
+
+def sample(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="module:function of a batch of inputs, a Hugging Face model, or a network (see --kind)."
+        ),
+    ],
+    kind: Annotated[
+        Kind,
+        typer.Option(
+            help="output: a function; language-model: its likelihood; logit: one class of a network."
+        ),
+    ] = Kind.output,
+    shape: Annotated[str | None, typer.Option(help="Shape of an input: 8, or 28x28.")] = None,
+    values: Annotated[int, typer.Option(help="Every position takes 0 to this minus 1.")] = 2,
+    length: Annotated[int, typer.Option(help="Tokens of a sequence, for a language model.")] = 25,
+    start: Annotated[
+        int | None, typer.Option(help="Token before every sequence; without it the first token is free.")
+    ] = None,
+    target_class: Annotated[int, typer.Option("--class", help="Class whose logit is the output.")] = 0,
+    scale: Annotated[
+        float, typer.Option(help="Divides the values before a network sees them: 255 for pixels.")
+    ] = 1.0,
+    bins: Annotated[
+        str | None, typer.Option(help="low:high:number, such as 50:100:20, or just a number.")
+    ] = None,
+    budget: Annotated[int | None, typer.Option(help="Model evaluations at most.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Seconds at most.")] = None,
+    sampler: Annotated[str, typer.Option(help="auto, tempering, multicanonical or importance.")] = "auto",
+    kernel: Annotated[list[str] | None, typer.Option(help="A kind of move; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Where the run is kept; an interrupted one goes on from there.")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="Where the distribution goes.")] = Path("outputs.safetensors"),
+    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+) -> None:
+    """Estimate how many of all possible inputs a model maps to each output. Status 3 if it did not converge.
+
+    Example: `assay sample mine:score --shape 8 --values 10 --bins 0:72:36 --budget 200000`
+    """
+    import assay
+    from assay.omniinput.problem import SamplingError
+
+    source, space, decode = _source(kind, model, shape, values, length, start, target_class, scale)
+    try:
+        dist = assay.sample_outputs(
+            source,
+            space,
+            bins=_edges(bins),
+            budget=budget,
+            seconds=seconds,
+            sampler=sampler,
+            kernel=kernel or "auto",
+            seed=seed,
+            decode=decode,
+            checkpoint=checkpoint,
+        )
+    except SamplingError as error:
+        if error.partial is not None:
+            assay.save(error.partial, output)
+            print(f"what was sampled so far is in {output}")
+        raise
+    assay.save(dist, output)
+    if report:
+        assay.write_report([dist], report)
+    _print(dist, output, as_json)
+    if not dist.converged:
+        raise typer.Exit(UNDECIDED)
+
+
+def _source(
+    kind: Kind,
+    model: str,
+    shape: str | None,
+    values: int,
+    length: int,
+    start: int | None,
+    target_class: int,
+    scale: float,
+) -> "tuple[Any, InputSpace | None, Any]":
+    """The output function or language model, its space, and how its inputs read as text."""
+    from assay.cli.reference import named
+
+    if kind is Kind.language:
+        return (*_language_model(model, length, start),)
+    space = _space(shape, values)
+    if kind is Kind.logit:
+        return _logit(model, target_class, scale), space, None
+    return named(model), space, None
+
+
+def _space(shape: str | None, values: int) -> "InputSpace":
+    from assay import InputSpace
+    from assay.errors import InputError
+
+    sizes = (shape or "").split("x")
+    if not all(size.isdigit() for size in sizes):
+        raise InputError(f"expected a shape such as 8 or 28x28, got {shape!r}; give --shape")
+    return InputSpace(tuple(int(size) for size in sizes), values)
+
+
+def _language_model(model: str, length: int, start: int | None) -> "tuple[CausalLM, None, Any]":
+    """A Hugging Face model with its tokenizer, or the CausalLM that module:name is or returns."""
+    from assay import CausalLM
+    from assay.cli.reference import named
+
+    if ":" in model:
+        found = named(model)
+        return (found if isinstance(found, CausalLM) else found()), None, None
+    lm = CausalLM.from_huggingface(model, length, start=start)
+    from transformers import AutoTokenizer
+
+    return lm, None, AutoTokenizer.from_pretrained(model).decode
+
+
+def _logit(model: str, target_class: int, scale: float) -> Any:
+    from assay.cli.reference import network_at
+
+    network = network_at(model)
+
+    def logit(inputs: "Tensor") -> "Tensor":
+        return network(inputs.float() / scale)[:, target_class]
+
+    return logit
+
+
+def _edges(bins: str | None) -> Any:
+    import numpy as np
+
+    from assay.errors import InputError
+
+    if bins is None or bins.isdigit():
+        return None if bins is None else int(bins)
+    try:
+        low, high, count = bins.split(":")
+        return np.linspace(float(low), float(high), int(count) + 1)
+    except ValueError as error:
+        raise InputError(f"expected bins as low:high:number or a number, got {bins!r}") from error
+
+
+def _print(dist: "OutputDistribution", output: Path, as_json: bool) -> None:
+    if as_json:
+        frame = json.loads(dist.to_frame().to_json(orient="records", double_precision=15))
+        facts = {"bins": frame, "converged": dist.converged, "reasons": list(dist.reasons)}
+        print(json.dumps(facts | {"output": str(output)}))
+        return
+    print(dist.summary())
+    shown = dist.to_frame()[["lower", "upper", "log_density", "error", "effective_sample_size", "samples"]]
+    print(shown.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
+    print(f"saved to {output}")
