@@ -6,12 +6,21 @@ from collections.abc import Callable
 
 from assay.demo.doubts import doubts
 from assay.demo.drift import drift
+from assay.demo.everything import everything
 from assay.demo.first_look import first_look
+from assay.demo.home import home
 from assay.demo.monitorability import monitorability
 from assay.demo.setting import Setting, prepared
 from assay.report import Section, write_report
 
-CHAPTERS: tuple[Callable[[Setting], Section], ...] = (first_look, monitorability, doubts, drift)
+CHAPTERS: tuple[Callable[[Setting], Section], ...] = (
+    first_look,
+    monitorability,
+    doubts,
+    drift,
+    home,
+    everything,
+)
 
 INTRODUCTION = (
     "Three small networks learned to tell the digits 0 to 8 apart. Nobody showed them a 9, and in operation "
