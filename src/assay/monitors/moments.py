@@ -23,9 +23,10 @@ class ClassMoments:
         self.each_class = each_class
         self._anchors = _zeros(classes, dimensions)
         self._sums = _zeros(classes, dimensions)
-        self._products = _zeros(classes if each_class else 1, dimensions, dimensions)  # lower triangles
+        self._products = _zeros(classes if each_class else 1, dimensions, dimensions)  # upper triangles
         self._cubes = _zeros(classes, dimensions)
         self._fourths = _zeros(classes)
+        self._room = _zeros(2, 0, dimensions)
 
     @classmethod
     def of(cls, traces: Iterator[Trace], layer: str, each_class: bool = False) -> "ClassMoments":
@@ -40,10 +41,9 @@ class ClassMoments:
         return moments
 
     def add(self, features: Tensor, classes: Tensor) -> None:
-        rows = features.to(torch.float64, copy=True)
         counts = torch.bincount(classes, minlength=len(self.counts)).double()
-        self._anchor(rows, classes, counts)
-        rows -= self._anchors[classes]
+        self._anchor(features, classes, counts)
+        rows = self._centred(features, classes)
         self.counts += counts
         self._sums.index_add_(0, classes, rows)
         if self.each_class:
@@ -111,10 +111,18 @@ class ClassMoments:
         """From each anchor to its class mean."""
         return self._sums / self.counts.clamp(min=1)[:, None]
 
+    def _centred(self, features: Tensor, classes: Tensor) -> Tensor:
+        """The rows relative to their anchors, in memory that every block uses again."""
+        if len(features) > self._room.shape[1]:
+            self._room = _zeros(2, *features.shape)
+        rows, anchors = self._room[0, : len(features)], self._room[1, : len(features)]
+        torch.index_select(self._anchors, 0, classes, out=anchors)
+        return rows.copy_(features).sub_(anchors)
+
     def _anchor(self, rows: Tensor, classes: Tensor, counts: Tensor) -> None:
         new = (self.counts == 0) & (counts > 0)
         if new.any():
-            sums = torch.zeros_like(self._anchors).index_add_(0, classes, rows)
+            sums = torch.zeros_like(self._anchors).index_add_(0, classes, rows.double())
             self._anchors[new] = sums[new] / counts[new, None]
 
     def _add_each(self, rows: Tensor, classes: Tensor) -> None:
@@ -130,15 +138,15 @@ def _zeros(*shape: int) -> Tensor:
 
 
 def add_products(total: Tensor, rows: Tensor) -> None:
-    """Add rows' rows to the lower triangle of `total`, in place.
+    """Add rows' rows to the upper triangle of `total`, in place.
 
     BLAS computes one triangle for half the price of a matrix product; torch does not offer that, scipy does.
     """
     if len(rows):
-        # Fortran order reads both tensors transposed, so that its upper triangle is the lower one here.
-        dsyrk(1.0, rows.numpy().T, beta=1.0, c=total.numpy().T, overwrite_c=True)
+        # Fortran order reads both tensors transposed, so that its lower triangle is the upper one here.
+        dsyrk(1.0, rows.numpy().T, beta=1.0, c=total.numpy().T, overwrite_c=True, lower=True)
 
 
-def _whole(lower: Tensor) -> Tensor:
-    """The symmetric matrices of which these are the lower triangles."""
-    return lower.tril() + lower.tril(-1).mT
+def _whole(upper: Tensor) -> Tensor:
+    """The symmetric matrices of which these are the upper triangles."""
+    return upper.triu() + upper.triu(1).mT

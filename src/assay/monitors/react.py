@@ -13,6 +13,8 @@ from assay.monitors.monitor import Monitor
 from assay.monitors.reservoir import Reservoir
 from assay.trace import Trace
 
+_ROWS = 1024  # scored at a time: intermediate results stay in cache
+
 
 class ReAct(Monitor):
     """s(x) of another monitor, Energy by default, on the logits W min(f(x), c) + b; Eq. 3 of Sun et al.
@@ -67,11 +69,15 @@ class ReAct(Monitor):
         self.monitor_.fit(self._rectified(rows))
 
     def _score(self, trace: Trace) -> Tensor:
-        features = trace.layer(self.layer)
-        scores = self.monitor_.score(self._rectified(features))
-        # Clipping would turn an infinite feature into an ordinary one.
-        return scores.masked_fill(~torch.isfinite(features.sum(dim=1)), torch.nan)
+        return self.monitor_.score(self._rectified(trace.layer(self.layer)))
 
     def _rectified(self, features: Tensor) -> Trace:
-        clipped = features.float().clamp(max=self.threshold_)
-        return Trace((clipped @ self.weight_.T).double() + self.bias_)
+        logits = torch.cat([self._logits(rows.float()) for rows in torch.split(features, _ROWS)])
+        return Trace(logits.double() + self.bias_)
+
+    def _logits(self, features: Tensor) -> Tensor:
+        logits = features.clamp(max=self.threshold_) @ self.weight_.T
+        if not torch.isfinite(features.sum()):
+            # Clipping would turn an infinite feature into an ordinary one.
+            logits[~torch.isfinite(features).all(dim=1)] = torch.nan
+        return logits

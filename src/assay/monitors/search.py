@@ -11,7 +11,7 @@ from torch import Tensor
 _NUMBERS = 2**24
 """Of products held at a time: 64 MB in single precision."""
 
-_GROUP = 25
+_GROUP = 10
 """Columns that share a first comparison in the torch search."""
 
 
@@ -40,9 +40,11 @@ def _array(rows: Tensor) -> np.ndarray[Any, Any]:
 
 
 def _blocked(queries: Tensor, bank: Tensor, count: int, offsets: Tensor) -> tuple[Tensor, Tensor]:
+    size = max(1, min(len(queries), _NUMBERS // len(bank)))
+    room = torch.empty(size, len(bank))  # used again for every block: fresh memory costs a tenth of the time
     blocks = [
-        _largest(torch.addmm(offsets, rows, bank.T), count)
-        for rows in torch.split(queries, max(1, _NUMBERS // len(bank)))
+        _largest(torch.addmm(offsets, rows, bank.T, out=room[: len(rows)]), count)
+        for rows in torch.split(queries, size)
     ]
     return torch.cat([values for values, _ in blocks]), torch.cat([places for _, places in blocks])
 
