@@ -40,9 +40,10 @@ def build_scenarios(
 
     `inputs` are images (N, C, H, W) in [0, 1], rows (N, features) or a list of texts that took no part in
     training the network or fitting a monitor. Without `faults`, images get the paper's 19, tables and texts
-    all of theirs, and all but texts FGSM where a network is given; names of `assay.faults` choose others.
-    `novelty` names inputs of unknown classes, in the same shape (`assay.faults.matched`). Of every scenario
-    `clean_share` is untouched. Nothing is made before its `inputs` are read, and only the last is kept.
+    all of theirs, and all but texts FGSM where a network with gradients is given; names of `assay.faults`
+    choose others. `novelty` names inputs of unknown classes, in the same shape (`assay.faults.matched`). Of
+    every scenario `clean_share` is untouched. Nothing is made before its `inputs` are read, and only the last
+    is kept.
     """
     inputs, labels = _rows(inputs), torch.as_tensor(labels)
     kind = _kind(inputs)
@@ -64,7 +65,8 @@ def _names(faults: Iterable[str] | None, kind: str, network: Network | None) -> 
     if faults is not None:
         return list(dict.fromkeys(faults))
     plain = PAPER if kind == "image" else tuple(TEMPLATES[kind])
-    return [*plain, *(["fgsm"] if network is not None and kind != "text" else [])]
+    attacks = network is not None and kind != "text" and getattr(network.module, "differentiable", True)
+    return [*plain, *(["fgsm"] if attacks else [])]
 
 
 def _template(name: str, kind: str, network: Network | None) -> Template | Attack:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.benchmark import benchmark
 from assay.cli.demo import demo
 from assay.cli.mira import mira
 from assay.cli.observe import observe
@@ -21,6 +22,7 @@ app = typer.Typer(
 )
 
 COMMANDS = (
+    benchmark,
     demo,
     mira,
     observe,

@@ -1,6 +1,7 @@
 """What is lost by keeping an image small: fewer pixels, or JPEG (Hendrycks and Dietterich 2019)."""
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -12,23 +13,26 @@ from assay.faults.shift.blocks import padded, transformed, widened
 def pixelate(images: Tensor, severity: int, _: torch.Generator) -> Tensor:
     """Reduced to 60, 50, 40, 30 or 25 % of the side by averaging areas, and enlarged by repetition.
 
-    A share p / q turns every q pixels into p cells, so one q x q matrix does all of a row, or of a column.
+    A share p / q turns every q pixels into p cells, so one small matrix does all rows, another all columns.
     """
     fresh, period = ((3, 5), (1, 2), (2, 5), (3, 10), (1, 4))[severity - 1]
-    cells, across = _cells(fresh, period)
+    whole = padded(images, period)
+    down, across = _cells(fresh, period, whole.shape[-1], images.dtype)
     height, width = images.shape[-2:]
-    return transformed(padded(images, len(across)), cells, across)[..., :height, :width]
+    cells = transformed(whole, down, across)
+    rows = ((torch.arange(height) + 0.5) * (fresh / period)).long()
+    return cells.index_select(2, rows)[..., :width]
 
 
 @lru_cache(maxsize=16)
-def _cells(fresh: int, period: int) -> tuple[Tensor, Tensor]:
-    """Each pixel as the mean over the cell in which its centre lies: for columns, and for rows."""
+def _cells(fresh: int, period: int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Rows to the means over each cell; columns to those of the cell in which their centre lies, widened."""
     bounds = torch.arange(fresh + 1) * (period / fresh)
     left = torch.arange(float(period))
     overlap = torch.minimum(bounds[1:, None], left + 1) - torch.maximum(bounds[:-1, None], left)
-    means = overlap.clamp(min=0) * (fresh / period)
-    cells = means[((left + 0.5) * (fresh / period)).long()]
-    return cells, widened(cells.T)
+    means = (overlap.clamp(min=0) * (fresh / period)).to(dtype)
+    repeated = means[((left + 0.5) * (fresh / period)).long()]
+    return means, widened(repeated.T, width)
 
 
 # The quantisation tables of the JPEG standard (ITU-T T.81, Annex K), row by row.
@@ -41,8 +45,11 @@ CHROMINANCE = """
 99 99 99 99 99 99 99 99  99 99 99 99 99 99 99 99  99 99 99 99 99 99 99 99  99 99 99 99 99 99 99 99
 """
 
-RED, GREEN, BLUE = 0.299, 0.587, 0.114
-"""Weights of the luminance Y; the chrominances are Cb = (B - Y) / 1.772 and Cr = (R - Y) / 1.402."""
+# Luminance Y of R, G, B, and the chrominances (B - Y) / 1.772 and (R - Y) / 1.402 (ITU-R BT.601), the latter
+# halved because they are taken of the sum of two rows.
+TO_LUMINANCE = ((0.299, 0.587, 0.114),)
+TO_CHROMINANCE = ((-0.299 / 3.544, -0.587 / 3.544, 0.25), (0.25, -0.587 / 2.804, -0.114 / 2.804))
+CENTRE = 128 / 255
 
 
 def jpeg(images: Tensor, severity: int, _: torch.Generator) -> Tensor:
@@ -56,54 +63,62 @@ def jpeg(images: Tensor, severity: int, _: torch.Generator) -> Tensor:
     height, width = images.shape[-2:]
     whole = padded(images, 16)
     if images.shape[1] != 3:
-        return _luminance(whole, quality)[..., :height, :width]
-    luma = (whole[:, :1] * RED).add_(whole[:, 1:2], alpha=GREEN).add_(whole[:, 2:], alpha=BLUE)
-    chroma = _chrominance(whole, luma, quality)
-    # Rows in pairs: both of a pair share their row of chrominance.
-    pairs = _luminance(luma, quality).view(len(luma), 1, -1, 2, luma.shape[-1])
-    blue, red = chroma[:, :1, :, None], chroma[:, 1:, :, None]
-    green = -(red * (1.402 * RED / GREEN) + blue * (1.772 * BLUE / GREEN))
-    result = pairs + torch.cat([red * 1.402, green, blue * 1.772], dim=1)
-    return result.view(whole.shape)[..., :height, :width]
+        return _quantised(whole, LUMINANCE, quality, 1, CENTRE)[..., :height, :width]
+    luma = _quantised(_mixed(TO_LUMINANCE, whole), LUMINANCE, quality, 1, CENTRE)
+    pairs = whole[:, :, ::2] + whole[:, :, 1::2]
+    chroma = _quantised(_mixed(TO_CHROMINANCE, pairs), CHROMINANCE, quality, 2, 0.0)
+    return _coloured(luma, chroma)[..., :height, :width]
 
 
-def _luminance(planes: Tensor, quality: int) -> Tensor:
-    # Centred, in the standard's units of 255.
-    return _quantised(planes - 128 / 255, _steps(LUMINANCE, quality), 1) + 128 / 255
+def _mixed(weights: Sequence[Sequence[float]], images: Tensor) -> Tensor:
+    """Weighted sums of the channels."""
+    planes = torch.tensor(weights, dtype=images.dtype) @ images.flatten(2)
+    return planes.view(len(images), len(weights), *images.shape[2:])
 
 
-def _chrominance(images: Tensor, luma: Tensor, quality: int) -> Tensor:
-    """Cb and Cr (n, 2, H / 2, W): halved in both directions, quantised, columns repeated."""
-    light = luma[:, :, ::2] + luma[:, :, 1::2]
-    blue = (images[:, 2:, ::2] + images[:, 2:, 1::2] - light) / (2 * 1.772)
-    red = (images[:, :1, ::2] + images[:, :1, 1::2] - light) / (2 * 1.402)
-    return _quantised(torch.cat([blue, red], dim=1), _steps(CHROMINANCE, quality), 2)
+def _coloured(luma: Tensor, chroma: Tensor) -> Tensor:
+    """R, G, B of the luminance (n, 1, H, W) and the chrominances (n, 2, H / 2, W) of pairs of rows."""
+    height, width = luma.shape[-2:]
+    result = luma.new_empty(len(luma), 3, height // 2, 2, width)
+    light = luma.view(len(luma), height // 2, 2, width)
+    blue, red = chroma[:, 0, :, None], chroma[:, 1, :, None]
+    torch.add(light, red, alpha=1.402, out=result[:, 0])
+    torch.add(
+        light, red * (1.402 * 0.299 / 0.587) + blue * (1.772 * 0.114 / 0.587), alpha=-1, out=result[:, 1]
+    )
+    torch.add(light, blue, alpha=1.772, out=result[:, 2])
+    return result.view(len(luma), 3, height, width)
 
 
-def _quantised(planes: Tensor, steps: Tensor, halving: int) -> Tensor:
-    """Blocks of 8 x (8 `halving`) to 8x8 coefficients, rounded to multiples of `steps`, and back."""
-    down, forward, back = _cosines(halving)
-    coefficients = transformed(planes, down, forward)
-    table = steps.to(planes).repeat(1, coefficients.shape[-1] // 8)
-    blocks = coefficients.view(-1, 8, table.shape[1])
-    blocks = (blocks / table).round_().mul_(table)
-    return transformed(blocks.view(coefficients.shape), down.T, back)
+def _quantised(planes: Tensor, table: str, quality: int, halving: int, centre: float) -> Tensor:
+    """Blocks of 8 x (8 `halving`) to 8x8 coefficients, rounded to the table's steps, and back."""
+    down, across, back = _cosines(halving, planes.shape[-1], planes.dtype)
+    coefficients = transformed(planes, down, across)
+    blocks = coefficients.view(-1, 8, coefficients.shape[-1])
+    # What the standard subtracts from every value is eight times that in the first coefficient of a block.
+    means = blocks[:, 0, ::8]
+    means -= 8 * centre
+    steps = _steps(table, quality, blocks.shape[2], planes.dtype)
+    blocks.div_(steps).round_().mul_(steps)
+    means += 8 * centre
+    return transformed(coefficients, down.T, back)
 
 
 @lru_cache(maxsize=16)
-def _steps(table: str, quality: int) -> Tensor:
-    """The table (8, 8) at a quality, as the Independent JPEG Group scales it, in units of the range."""
+def _steps(table: str, quality: int, width: int, dtype: torch.dtype) -> Tensor:
+    """(8, width): the table at a quality, as the Independent JPEG Group scales it, in units of the range."""
     scale = 5000 / quality if quality < 50 else 200 - 2 * quality
     published = torch.tensor([float(number) for number in table.split()])
-    return ((published * scale + 50) / 100).floor().clamp(1, 255).view(8, 8) / 255
+    steps = ((published * scale + 50) / 100).floor().clamp(1, 255).view(8, 8) / 255
+    return steps.repeat(1, width // 8).to(dtype)
 
 
-@lru_cache(maxsize=2)
-def _cosines(halving: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The orthonormal cosine transform of eight rows; of columns averaged by `halving`; and of those the way
-    back, each repeated `halving` times."""
+@lru_cache(maxsize=16)
+def _cosines(halving: int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """The orthonormal cosine transform of eight rows; of columns averaged by `halving`; their way back."""
     frequency = torch.arange(8.0)[:, None]
     cosines = torch.cos(math.pi / 8 * (torch.arange(8.0) + 0.5) * frequency) / 2
     cosines[0] /= math.sqrt(2)
+    cosines = cosines.to(dtype)
     repeated = cosines.repeat_interleave(halving, dim=1)
-    return cosines, widened(repeated.T / halving), widened(repeated)
+    return cosines, widened(repeated.T / halving, width), widened(repeated, width // halving)

@@ -1,0 +1,171 @@
+"""`assay benchmark`: which monitor catches which faults of a network, and at what cost."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assay.cli.status import ALARM
+from assay.errors import InputError
+
+if TYPE_CHECKING:
+    from assay import BenchmarkResult, Guard, Network
+
+USUAL_MONITORS = ["MaxSoftmax", "Energy", "Mahalanobis", "KNN", "ODIN"]
+
+
+def benchmark(
+    network: Annotated[
+        str, typer.Argument(help="module:factory that returns the network, or an .onnx file.")
+    ],
+    train: Annotated[str, typer.Option(help="Data the monitors learn from: a file or folder, or `digits`.")],
+    test: Annotated[str, typer.Option(help="Data the faults are made of; not seen before.")],
+    validation: Annotated[
+        str | None, typer.Option(help="Data the thresholds come from. [default: a fifth of --train]")
+    ] = None,
+    monitor: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Of assay.monitors; may be repeated. [default: {', '.join(USUAL_MONITORS)}]"),
+    ] = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(help="A fault of assay.faults; may be repeated. [default: the paper's]"),
+    ] = None,
+    severity: Annotated[
+        list[int] | None, typer.Option(help="1 to 5; may be repeated. [default: 1 and 5]")
+    ] = None,
+    novelty: Annotated[
+        list[str] | None, typer.Option(help="name=data of unknown classes; may be repeated.")
+    ] = None,
+    false_alarm_rate: Annotated[float, typer.Option(help="What the thresholds allow on good inputs.")] = 0.05,
+    one_at_a_time: Annotated[
+        bool, typer.Option("--one-at-a-time", help="Stream single inputs, to measure latency.")
+    ] = False,
+    least_mcc: Annotated[
+        float | None, typer.Option(help="Exit with status 1 where the best mean specific MCC is below this.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A folder; a run started again goes on where it was.")
+    ] = None,
+    readouts: Annotated[Path | None, typer.Option(help="A folder for what was seen of every input.")] = None,
+    output: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("benchmark.safetensors"),
+    report: Annotated[Path | None, typer.Option(help="Where an HTML report goes.")] = None,
+    seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+) -> None:
+    """Stream faults through a network with each of several monitors, and say which one to ship.
+
+    Exit status: 0 fine, 1 the gate of --least-mcc failed, 2 wrong use.
+
+    Example: `assay benchmark my.models:trained --train train.npz --test test.npz --report report.html`
+    """
+    import assay
+    from assay.cli.reference import data_at, network_at
+
+    watched = network_at(network)
+    inputs, labels = data_at(test)
+    others = dict(_named_data(text) for text in novelty or [])
+    scenarios = assay.build_scenarios(
+        inputs,
+        labels,
+        network=watched,
+        severities=tuple(severity or (1, 5)),
+        novelty=others,
+        seed=seed,
+        faults=fault,
+    )
+    guards = _guards(watched, monitor or USUAL_MONITORS, train, validation, false_alarm_rate, seed)
+    result = assay.run_benchmark(
+        guards,
+        scenarios,
+        batch_size=1 if one_at_a_time else None,
+        checkpoint=checkpoint,
+        readouts=readouts,
+        seed=seed,
+    )
+    assay.save(result, output)
+    if report is not None:
+        assay.write_report([result], report, title="Which monitor to ship")
+    print(json.dumps(_facts(result, output)) if as_json else f"{result.summary()}\nsaved to {output}")
+    if least_mcc is not None and result.by_guard()["specific_mcc"].max() < least_mcc:
+        raise typer.Exit(ALARM)
+
+
+def _guards(
+    network: "Network", names: list[str], train: str, validation: str | None, rate: float, seed: int
+) -> "dict[str, Guard]":
+    """Each monitor fitted and calibrated, on data that do not overlap."""
+    import assay
+
+    monitors = {name: _monitor(name, network) for name in dict.fromkeys(names)}
+    learned, held = _parts(train, validation, seed)
+    fitted, calibrating = (network.observe(data, keep_inputs=True) for data in (learned, held))
+    return {
+        name: assay.Guard(network, monitor.fit(fitted)).calibrate(calibrating, rate)
+        for name, monitor in monitors.items()
+    }
+
+
+def _monitor(name: str, network: "Network") -> Any:
+    """A monitor by its name, with its default settings; the network where it asks for one."""
+    import inspect
+
+    from assay import monitors
+
+    kind = getattr(monitors, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, monitors.Monitor)) or inspect.isabstract(kind):
+        raise InputError(
+            f"expected a monitor of assay.monitors, got {name!r}; choose from {monitors.__all__}"
+        )
+    needed = [
+        parameter.name
+        for parameter in inspect.signature(kind).parameters.values()
+        if parameter.default is inspect.Parameter.empty
+    ]
+    if needed not in ([], ["network"]):
+        raise InputError(
+            f"expected a monitor that needs no settings, got {name}, which needs {needed}; "
+            "use assay.run_benchmark in Python"
+        )
+    build: Any = kind
+    return build(network) if needed else build()
+
+
+def _parts(train: str, validation: str | None, seed: int) -> tuple[Any, Any]:
+    import torch
+
+    from assay import data
+    from assay.cli.reference import data_at
+
+    learned = data.digits(seed)[0] if train == "digits" and not Path(train).exists() else data_at(train)
+    if validation is not None:
+        return learned, data_at(validation)
+    inputs, labels = learned
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    cut = len(order) // 5
+    return tuple(
+        (inputs[rows] if hasattr(inputs, "shape") else [inputs[row] for row in rows.tolist()], labels[rows])
+        for rows in (order[cut:], order[:cut])
+    )  # type: ignore[return-value]
+
+
+def _named_data(text: str) -> tuple[str, Any]:
+    from assay.cli.reference import data_at
+
+    name, equals, source = text.partition("=")
+    if not equals or not source:
+        raise InputError(f"expected --novelty name=data, got {text!r}; name the unknown classes")
+    return name, data_at(source)[0]
+
+
+def _facts(result: "BenchmarkResult", output: Path) -> dict[str, Any]:
+    rows = result.by_guard().set_index("guard")
+    return {
+        "best": result.best,
+        "scenarios": int(result.table["scenario"].nunique()),
+        "guards": {
+            name: {column: float(value) for column, value in row.items()} for name, row in rows.iterrows()
+        },
+        "output": str(output),
+    }

@@ -1,0 +1,54 @@
+"""`assay benchmark`, from the shell to the report."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import assay
+from assay.cli import app
+from assay.errors import InputError
+
+NETWORK = "assay.demo.networks:wide_mlp"
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    few = ["--train", "digits", "--test", "digits", "--fault", "contrast", "--severity", "3"]
+    return lambda *arguments: CliRunner().invoke(app, ["benchmark", NETWORK, *few, *arguments])
+
+
+def test_it_says_which_monitor_to_ship_saves_the_result_and_writes_the_report(run, tmp_path):
+    done = run("--monitor", "Energy", "--monitor", "ODIN", "--report", "report.html", "--checkpoint", "cells")
+    assert done.exit_code == 0, done.output
+    result = assay.load(tmp_path / "benchmark.safetensors", kind="BenchmarkResult")
+    assert result.summary() in done.output
+    assert set(result.to_frame()["guard"]) == {"Energy", "ODIN"}
+    assert "Which monitor to ship" in (tmp_path / "report.html").read_text()
+    assert len(list((tmp_path / "cells").iterdir())) == 2
+
+
+def test_it_speaks_json_and_fails_the_gate(run):
+    done = run("--monitor", "MaxSoftmax", "--json", "--least-mcc", "1", "--novelty", "same=digits")
+    assert done.exit_code == 1
+    facts = json.loads(done.stdout)
+    assert facts["best"] == "MaxSoftmax"
+    assert facts["scenarios"] == 2
+    assert facts["guards"]["MaxSoftmax"]["monitor_bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--monitor", "Nothing"], "expected a monitor of assay.monitors, got 'Nothing'"),
+        (["--monitor", "InputRange"], "which needs"),
+        (["--severity", "6"], "severity from 1 to 5"),
+        (["--novelty", "digits"], "name=data"),
+        (["--fault", "rain"], "got 'rain'"),
+    ],
+)
+def test_wrong_use_is_one_clear_sentence(run, arguments, message):
+    done = run(*arguments)
+    assert isinstance(done.exception, InputError)
+    assert message in str(done.exception)
