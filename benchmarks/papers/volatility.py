@@ -229,8 +229,8 @@ def contamination(name: str, options: Options) -> None:
         moved,
         windows=(250, 1000),
         rows=(1000, 2000, 5000),
-        trials=20,
-        shares=(0, 0.005, 0.01, 0.02, 0.05, 0.1),
+        trials=40,
+        shares=(0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1),
     )
     print(f"contamination {name}:")
     print(limits.to_frame().to_string(index=False))
