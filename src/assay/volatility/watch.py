@@ -57,7 +57,7 @@ class VolatilityState:
 
     def summary(self) -> str:
         found = (
-            f"log VC is {self.log_vc:.2f} (clean windows: {self.reference_log_vc:.2f}, p = {self.p_value:.3g})"
+            f"log VC is {self.log_vc:.2f} (clean: {self.reference_log_vc:.2f}, p = {self.p_value:.3g})"
             if self.full
             else f"The window is still filling ({self.held} rows); log VC can be judged once it is full"
         )
