@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 from torch.nn.functional import cross_entropy
-from volatility_networks import ann, load, mnist, observed
+from volatility_networks import CACHE, DATA, ann, load, mnist, observed
 
 import assay
 from assay import Network, Trace
@@ -142,7 +142,8 @@ def _stopped(values: np.ndarray, patience: int) -> tuple[int, int]:
 
 def stopping(name: str, options: Options) -> None:
     """Does stopping on log VC pay where training overfits: 2,000 MNIST rows, with or without wrong labels?"""
-    (images, labels), (test_images, test_labels) = mnist(options.data / "mnist")
+    images, labels = mnist(options.data / "mnist", "train")
+    test_images, test_labels = mnist(options.data / "mnist", "test")
     generator = torch.Generator().manual_seed(0)
     for wrong in (0.0, 0.2):
         reached: dict[str, list[float]] = {}
@@ -323,8 +324,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("jobs", nargs="+", choices=JOBS)
     parser.add_argument("--networks", nargs="+", default=["ann", "cnn", "vgg", "resnet20"])
-    parser.add_argument("--data", type=Path, default=Path("../data"))
-    parser.add_argument("--cache", type=Path, default=Path("../cache"))
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--rows", type=int, default=10_000, help="test rows")
     parser.add_argument("--no-pgd", action="store_true", help="leave PGD out, which costs 15 passes a level")
     parser.add_argument("--trials", type=int, default=200)
