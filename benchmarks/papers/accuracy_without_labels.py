@@ -10,13 +10,14 @@ mean ("taught"); these two templates are left out of the test. Without them, noi
 
 import argparse
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-from volatility_networks import load, observed
+from volatility_networks import CACHE, DATA, kept, load
 
 import assay
 from assay import Network, Trace
@@ -24,12 +25,12 @@ from assay.faults import ADVERSARIAL, ANOMALY, NOISE, SHIFT
 
 TEACHERS = ("gaussian", "gaussian_blur")
 SECOND = {"ann": "cnn", "cnn": "ann", "resnet20": "vgg", "vgg": "resnet20"}
-SLOW = ("pgd_l2", "pgd_l1")
-Condition = tuple[str, str, int, Callable[[], tuple[torch.Tensor, torch.Tensor]]]
+Rows = Callable[[], tuple[torch.Tensor, torch.Tensor]]
+Condition = tuple[str, str, int, Rows]
 
 
 def conditions(
-    network: Network, images: torch.Tensor, labels: torch.Tensor, attacks: bool
+    network: Network, images: torch.Tensor, labels: torch.Tensor, pgd: bool
 ) -> Iterator[Condition]:
     """(category, name, severity, how to make the rows)."""
     for templates in (NOISE, SHIFT, ANOMALY):
@@ -39,7 +40,7 @@ def conditions(
             for severity in range(1, 6):
                 yield template.category, name, severity, partial(_changed, template, images, labels, severity)
     for name, attack in ADVERSARIAL.items():
-        for severity in range(1, 6) if attacks or name not in SLOW else ():
+        for severity in () if "pgd" in name and not pgd else range(1, 6):
             yield "adversarial", name, severity, partial(_attacked, attack, network, images, labels, severity)
     for severity, share in enumerate((0.4, 0.5, 0.6, 0.75, 0.9), start=1):
         yield "label shift", "label_shift", severity, partial(_shifted, images, labels, share)
@@ -70,48 +71,74 @@ def _mislabelled(
     return images, torch.where(wrong, (labels + 1) % 10, labels)
 
 
-def table(name: str, options: argparse.Namespace) -> pd.DataFrame:
-    """A row per condition and method: the estimate and the truth."""
-    rows = options.rows
-    network, (images, labels) = load(name, options.data, options.cache, 2 * rows)
-    second, _ = load(SECOND[name], options.data, options.cache, 1)
-    known, live = (images[:rows], labels[:rows]), (images[rows:], labels[rows:])
+@dataclass
+class Bench:
+    """One network and its second opinion, with what they did under each condition."""
 
-    def seen(
-        who: str, which: Network, key: str, make: Callable[[], tuple[torch.Tensor, torch.Tensor]]
-    ) -> Trace:
-        return observed(who, f"estimates-{name}-{key}-{rows}", options.cache, lambda: which.observe(make()))
+    name: str
+    options: argparse.Namespace
 
-    reference = seen(name, network, "reference", lambda: known)
-    other = seen(SECOND[name], second, "reference", lambda: known)
-    taught = [
-        seen(name, network, f"{teacher}-{severity}", partial(_changed, NOISE[teacher], *known, severity))
-        for teacher in TEACHERS
-        for severity in range(1, 6)
-    ]
-    window = min(500, rows)
-    estimators = {
-        "taught": assay.AccuracyEstimator.fit(reference, taught, other=other, window=window),
-        "logit noise": assay.AccuracyEstimator.fit(reference, window=window),
-    }
-    found = []
-    for category, fault, severity, make in conditions(network, *live, attacks=options.all_attacks):
+    def __post_init__(self) -> None:
+        rows, data, cache = self.options.rows, self.options.data, self.options.cache
+        network, (images, labels) = load(self.name, data, cache, 2 * rows)
+        self.networks = {self.name: network, SECOND[self.name]: load(SECOND[self.name], data, cache, 1)[0]}
+        self.known, self.live = (images[:rows], labels[:rows]), (images[rows:], labels[rows:])
+
+    def traces(self, key: str, make: Rows) -> list[Trace]:
+        """What both networks did on the same rows, which are made only if one of them has not seen them."""
         changed: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-        def once(make=make, changed=changed):  # type: ignore[no-untyped-def]
-            if not changed:
-                changed.append(make())
-            return changed[0]
+        def once(network: Network) -> Trace:
+            changed.extend([] if changed else [make()])
+            return network.observe(changed[0])
 
-        trace = seen(name, network, f"live-{fault}-{severity}", once)
-        both = seen(SECOND[name], second, f"live-{fault}-{severity}", once)
+        key = f"estimates-{self.name}-{key}-{self.options.rows}"
+        paths = [
+            kept(who, key, self.options.cache, partial(once, network))
+            for who, network in self.networks.items()
+        ]
+        return [assay.load(path, kind="Trace") for path in paths] if self.ready else []
+
+    ready = False
+    """Whether all conditions were seen; only then are they read."""
+
+    def estimators(self) -> dict[str, assay.AccuracyEstimator]:
+        reference = self.traces("reference", lambda: self.known)
+        taught = [
+            self.traces(f"{teacher}-{severity}", partial(_changed, NOISE[teacher], *self.known, severity))
+            for teacher in TEACHERS
+            for severity in range(1, 6)
+        ]
+        if not self.ready:
+            return {}
+        window, fit = min(500, self.options.rows), assay.AccuracyEstimator.fit
+        return {
+            "taught": fit(reference[0], [pair[0] for pair in taught], other=reference[1], window=window),
+            "logit noise": fit(reference[0], window=window),
+        }
+
+    def conditions(self) -> Iterator[tuple[str, str, int, list[Trace]]]:
+        network = self.networks[self.name]
+        for category, fault, severity, make in conditions(network, *self.live, pgd=not self.options.no_pgd):
+            yield category, fault, severity, self.traces(f"live-{fault}-{severity}", make)
+
+
+def table(name: str, options: argparse.Namespace) -> pd.DataFrame:
+    """A row per condition and method: the estimate and the truth."""
+    bench = Bench(name, options)
+    bench.estimators()
+    list(bench.conditions())
+    bench.ready = True
+    estimators = bench.estimators()
+    found = []
+    for category, fault, severity, (trace, second) in bench.conditions():
         truth = float(trace.correct.double().mean())
         for how, estimator in estimators.items():
-            counts = estimator.count(trace, both if how == "taught" else None)
+            counts = estimator.count(trace, second if how == "taught" else None)
             for one in estimator.estimate(counts).estimates:
-                taught_one = one.method in ("calibrated log VC", "nuclear norm")
-                if how == "taught" or taught_one:
-                    method = f"{one.method} ({how})" if taught_one else one.method
+                learnt = one.method in ("calibrated log VC", "nuclear norm")
+                if how == "taught" or learnt:
+                    method = f"{one.method} ({how})" if learnt else one.method
                     inside = one.lower <= truth <= one.upper
                     found.append((category, fault, severity, method, one.value, truth, inside))
     columns = ["category", "fault", "severity", "method", "value", "truth", "inside"]
@@ -136,10 +163,10 @@ def report(name: str, frame: pd.DataFrame) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--networks", nargs="+", default=["ann", "cnn", "resnet20"], choices=list(SECOND))
-    parser.add_argument("--data", type=Path, default=Path("../data"))
-    parser.add_argument("--cache", type=Path, default=Path("../cache"))
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--rows", type=int, default=2000, help="reference rows, and as many operational ones")
-    parser.add_argument("--all-attacks", action="store_true", help="also PGD in l2 and l1")
+    parser.add_argument("--no-pgd", action="store_true", help="leave PGD out, which costs 30 passes a level")
     arguments = parser.parse_args()
     np.set_printoptions(precision=3)
     for chosen in arguments.networks:

@@ -9,6 +9,7 @@ run that is stopped goes on from its last epoch.
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,33 +23,27 @@ from torch import Tensor, nn
 import assay
 from assay import Network, Trace
 
-SHARED = (Path("../shared/data"), Path("../../shared/data"))
+AROUND = Path(__file__).resolve().parents[3]
+DATA = Path(os.environ.get("ASSAY_DATA", AROUND / "data"))
+CACHE = AROUND / "cache"
 Pair = tuple[Tensor, Tensor]
 
 
-def mnist(folder: Path) -> tuple[Pair, Pair]:
-    """(train, test) as images (N, 1, 28, 28) in [0, 1] and labels."""
-
-    def pair(name: str) -> Pair:
-        pixels = np.fromfile(folder / f"{name}-images-idx3-ubyte", np.uint8, offset=16)
-        labels = np.fromfile(folder / f"{name}-labels-idx1-ubyte", np.uint8, offset=8)
-        return torch.from_numpy(pixels).view(-1, 1, 28, 28) / 255, torch.from_numpy(labels).long()
-
-    return pair("train"), pair("t10k")
+def mnist(folder: Path, split: str) -> Pair:
+    """Images (N, 1, 28, 28) in [0, 1] and labels; split is "train" or "test"."""
+    images, labels = assay.data.read(folder, split=split)
+    return images, labels
 
 
-def cifar10(folder: Path) -> tuple[Pair, Pair]:
-    """(train, test) as images (N, 3, 32, 32) in [0, 1] and labels; a PNG row is one image."""
+def cifar10(folder: Path, split: str) -> Pair:
+    """Images (N, 3, 32, 32) in [0, 1] and labels; a row of a PNG is one image."""
+    names = ["test_batch"] if split == "test" else [f"data_batch_{number}" for number in range(1, 6)]
+    rows = np.concatenate([np.asarray(Image.open(folder / f"{name}.png").convert("RGB")) for name in names])
+    images = torch.from_numpy(rows.reshape(-1, 32, 32, 3)).permute(0, 3, 1, 2).contiguous() / 255
+    return images, torch.tensor(json.loads((folder / f"{split}_lables.json").read_text()))
 
-    def pair(names: list[str], labels: str) -> Pair:
-        rows = np.concatenate(
-            [np.asarray(Image.open(folder / f"{name}.png").convert("RGB")) for name in names]
-        )
-        images = torch.from_numpy(rows.reshape(-1, 32, 32, 3)).permute(0, 3, 1, 2).contiguous() / 255
-        return images, torch.tensor(json.loads((folder / f"{labels}.json").read_text()))
 
-    train = pair([f"data_batch_{number}" for number in range(1, 6)], "train_lables")
-    return train, pair(["test_batch"], "test_lables")
+READERS = {"mnist": mnist, "cifar10": cifar10}
 
 
 class Normalised(nn.Module):
@@ -111,7 +106,7 @@ RECIPES = {
 def train(name: str, data: Path, cache: Path, epochs: int | None = None, seed: int = 0) -> None:
     """Train one recipe, at most `epochs` further epochs, keeping weights and validation logits."""
     recipe = RECIPES[name]
-    (images, labels), _ = {"mnist": mnist, "cifar10": cifar10}[recipe.dataset](data / recipe.dataset)
+    images, labels = READERS[recipe.dataset](data / recipe.dataset, "train")
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     held, kept = order[: recipe.validation], order[recipe.validation :]
     torch.manual_seed(seed)
@@ -170,29 +165,35 @@ def load(name: str, data: Path, cache: Path, rows: int) -> tuple[Network, Pair]:
         sys.path.insert(0, str(Path(__file__).parents[1]))
         from networks import resnet20
 
-        weights = next(path for root in (data, *SHARED) for path in root.glob("resnet-cifar10/resnet20-*.th"))
-        _, (images, labels) = cifar10(data / "cifar10")
+        roots = (data, data.parent / "shared" / "data")
+        weights = next(path for root in roots for path in root.glob("resnet-cifar10/resnet20-*.th"))
+        images, labels = cifar10(data / "cifar10", "test")
         return Network(resnet20(weights)), (images[:rows], labels[:rows])
     recipe = RECIPES[name]
     module = recipe.build()
     module.load_state_dict(torch.load(cache / f"{name}.pt", weights_only=True)["weights"])
-    _, (images, labels) = {"mnist": mnist, "cifar10": cifar10}[recipe.dataset](data / recipe.dataset)
+    images, labels = READERS[recipe.dataset](data / recipe.dataset, "test")
     return Network(module), (images[:rows], labels[:rows])
 
 
 def observed(name: str, key: str, cache: Path, make: Callable[[], Trace]) -> Trace:
     """What a network did under one condition, from the cache if it was seen before."""
+    return assay.load(kept(name, key, cache, make), kind="Trace")
+
+
+def kept(name: str, key: str, cache: Path, make: Callable[[], Trace]) -> Path:
+    """The file in the cache with what a network did under one condition."""
     path = cache / f"{name}-{key}.safetensors"
     if not path.exists():
         assay.save(make(), path)
-    return assay.load(path, kind="Trace")
+    return path
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=list(RECIPES))
-    parser.add_argument("--data", type=Path, default=Path("../data"))
-    parser.add_argument("--cache", type=Path, default=Path("../cache"))
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--epochs", type=int, default=None, help="at most so many further epochs in this run")
     arguments = parser.parse_args()
     for chosen in arguments.names:

@@ -43,6 +43,7 @@ def test_before_the_window_is_full_the_state_says_so(reference):
     assert not state.full
     assert np.isnan(state.p_value)
     assert "filling" in state.summary()
+    assert "Alarm: rows that" in watch.update([[np.nan, 0.0, 0.0]]).summary()
 
 
 def test_how_a_stream_is_cut_into_updates_makes_no_difference(reference):

@@ -56,13 +56,13 @@ class VolatilityState:
         return bool(self.alarms)
 
     def summary(self) -> str:
-        if not self.full:
-            return f"The window is still filling ({self.held} rows); log VC can be judged once it is full."
         found = (
-            f"log VC is {self.log_vc:.2f} (clean windows: {self.reference_log_vc:.2f}, "
-            f"p = {self.p_value:.3g}); evidence of a change: {self.evidence:.3g}."
+            f"log VC is {self.log_vc:.2f} (clean: {self.reference_log_vc:.2f}, p = {self.p_value:.3g})"
+            if self.full
+            else f"The window is still filling ({self.held} rows); log VC can be judged once it is full"
         )
-        return f"{found} Alarm: {'; '.join(self.alarms)}." if self.alarms else f"{found} No alarm."
+        verdict = f"Alarm: {'; '.join(self.alarms)}." if self.alarms else "No alarm."
+        return f"{found}; evidence of a change: {self.evidence:.3g}. {verdict}"
 
     def to_frame(self) -> pd.DataFrame:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
