@@ -7,6 +7,7 @@ import typer
 
 from assay.cli.demo import demo
 from assay.cli.observe import observe
+from assay.cli.reshape import reshape
 from assay.cli.status import WRONG_USE
 from assay.cli.volatility import volatility
 
@@ -19,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-for command in (demo, observe, volatility):
+for command in (demo, observe, reshape, volatility):
     app.command()(command)
 
 
