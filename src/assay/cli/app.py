@@ -9,6 +9,7 @@ from assay.cli.benchmark import benchmark
 from assay.cli.demo import demo
 from assay.cli.mira import mira
 from assay.cli.observe import observe
+from assay.cli.reshape import reshape
 from assay.cli.status import WRONG_USE
 from assay.cli.volatility import volatility
 
@@ -26,6 +27,7 @@ COMMANDS = (
     demo,
     mira,
     observe,
+    reshape,
     volatility,
 )
 for command in COMMANDS:

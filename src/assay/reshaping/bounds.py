@@ -108,7 +108,7 @@ class _Propagation(fx.Interpreter):
                 f"expected a module whose forward pass can be traced, got {type(module).__name__} "
                 f"({error}); {REMEDY}"
             ) from error
-        super().__init__(fx.GraphModule(module, graph))
+        super().__init__(module, graph=graph)
         self.layers, self.heard, self.prefix, self.rules = layers, heard, prefix, rules
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -186,8 +186,9 @@ def _row(network: Network, name: str, interval: Interval) -> tuple[Tensor, Tenso
     layer = None if name == PENULTIMATE else network.module.get_submodule(name)
     rows = [pooled(end, layer, pool, None)[0] for end in (interval.low, interval.high)]
     if interval.low.ndim > 2:  # a mean in single precision rounds once more
-        error = torch.maximum(rows[0].abs(), rows[1].abs()) * 2.0**-24 * (interval.low[0].numel() + 16)
-        return rows[0] - error, rows[1] + error
+        share = operations.UNIT * (interval.low[0].numel() + 16)
+        sizes = [pooled(end.abs(), layer, pool, None)[0] for end in (interval.low, interval.high)]
+        return rows[0] - share * sizes[0], rows[1] + share * sizes[1]
     return rows[0], rows[1]
 
 

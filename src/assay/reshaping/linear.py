@@ -118,7 +118,7 @@ def added(left: Any, right: Any) -> Forms:
 def reshaped(function: Callable[..., Tensor]) -> Callable[..., Forms]:
     """What an operation does to the shape of one input, done to every slope."""
 
-    def rule(value: Forms, *arguments: Any, **options: Any) -> Forms:
+    def rule(value: Forms, /, *arguments: Any, **options: Any) -> Forms:
         shape = function(value.low_offset, *arguments, **options).shape[1:]
         return value.each(lambda part: part.reshape(len(part), *shape))
 

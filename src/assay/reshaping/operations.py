@@ -60,7 +60,7 @@ def affine(
 def never_decreasing(function: Callable[..., Tensor]) -> Rule:
     """For functions that are non-decreasing in every input value, applied to both ends."""
 
-    def rule(value: Interval, *arguments: Any, **options: Any) -> Interval:
+    def rule(value: Interval, /, *arguments: Any, **options: Any) -> Interval:
         low, high = function(value.low, *arguments, **options), function(value.high, *arguments, **options)
         return _rounded(Interval(low, high))
 
@@ -70,7 +70,7 @@ def never_decreasing(function: Callable[..., Tensor]) -> Rule:
 def moving(function: Callable[..., Any]) -> Rule:
     """For functions that only move values around; exact."""
 
-    def rule(value: Interval, *arguments: Any, **options: Any) -> Interval:
+    def rule(value: Interval, /, *arguments: Any, **options: Any) -> Interval:
         return Interval(
             function(value.low, *arguments, **options), function(value.high, *arguments, **options)
         )
@@ -81,7 +81,7 @@ def moving(function: Callable[..., Any]) -> Rule:
 def dipping(function: Callable[..., Tensor]) -> Rule:
     """For functions that fall to one minimum and rise from there (GELU, SiLU, Mish, Hardswish)."""
 
-    def rule(value: Interval, **options: Any) -> Interval:
+    def rule(value: Interval, /, **options: Any) -> Interval:
         lowest = float(
             minimize_scalar(
                 lambda x: float(function(torch.tensor(x, dtype=torch.float64), **options)),
@@ -186,17 +186,25 @@ def _rounded(value: Interval) -> Interval:
 
 
 def _averaged(function: Callable[..., Tensor]) -> Rule:
-    """Means of many values: their sum rounds with the number of terms, at most the size of the map."""
+    """Means and sums of many values, which round with the number of terms, at most the size of the map.
 
-    def rule(value: Interval, *arguments: Any, **options: Any) -> Interval:
-        low, high = function(value.low, *arguments, **options), function(value.high, *arguments, **options)
-        sizes = function(value.magnitude, *arguments, **options)
-        return Interval(low, high).widened(sizes * UNIT * (value.low[0].numel() + 16))
+    A computed sum of v is at least the sum of v - g |v| for a small g, which never decreases in v, so each
+    end needs its own magnitude only, and what is never negative stays so.
+    """
+
+    def rule(value: Interval, /, *arguments: Any, **options: Any) -> Interval:
+        share = UNIT * (value.low[0].numel() + 16)
+
+        def end(values: Tensor, sign: float) -> Tensor:
+            sizes = function(values.abs(), *arguments, **options)
+            return function(values, *arguments, **options) + sign * share * sizes
+
+        return Interval(end(value.low, -1.0), end(value.high, 1.0))
 
     return rule
 
 
-def _clamped(value: Interval, *arguments: Any, **options: Any) -> Interval:
+def _clamped(value: Interval, /, *arguments: Any, **options: Any) -> Interval:
     return Interval(
         torch.clamp(value.low, *arguments, **options), torch.clamp(value.high, *arguments, **options)
     )
@@ -230,6 +238,7 @@ MOVING = (
     torch.permute,
     torch.transpose,
     operator.getitem,
+    F.pad,
 )
 DIPPING = (F.gelu, F.silu, F.mish, F.hardswish)
 METHODS: dict[str, Rule] = {

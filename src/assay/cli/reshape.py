@@ -1,0 +1,122 @@
+"""`assay reshape`: accuracy out there, from a labelled test set and operational histograms."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assay.cli.status import ALARM, UNDECIDED
+from assay.errors import InputError
+
+if TYPE_CHECKING:
+    from assay import Estimate, Histogram, Reshaping, Trace
+
+
+def reshape(
+    test: Annotated[Path, typer.Argument(help="The labelled test set: a saved Trace.")],
+    operational: Annotated[
+        list[Path],
+        typer.Argument(help="Saved Histograms, which are merged; or one saved Trace, counted here."),
+    ],
+    epsilon: Annotated[float, typer.Option(help="How far portions may differ.")] = 0.01,
+    width: Annotated[float, typer.Option(help="Bin width, where a Trace is counted here.")] = 1.0,
+    layer: Annotated[str, typer.Option(help="Layer to count, where a Trace is counted here.")] = (
+        "penultimate"
+    ),
+    indicator: Annotated[
+        list[str] | None, typer.Option(help="accuracy, or recall:LABEL; may be repeated.")
+    ] = None,
+    at_least: Annotated[
+        float | None, typer.Option(help="Fail where the lower end of the first indicator is below this.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Where the result goes.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Where the picture goes (png, svg or pdf).")] = None,
+    time_limit: Annotated[float, typer.Option(help="Seconds for the solver.")] = 600.0,
+    seed: Annotated[int, typer.Option(help="Decides between subsets of equal size.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+) -> None:
+    """Keep the part of a test set that looks like operation, and measure on it.
+
+    Exit status: 0 fine, 1 below --at-least, 2 wrong use, 3 no part of the test set matches.
+
+    Example: `assay reshape test.safetensors device-1.hist device-2.hist --epsilon 0.01`
+    """
+    import assay
+
+    chosen = [_indicator(name) for name in indicator or ["accuracy"]]
+    trace: Trace = assay.load(test, kind="Trace")
+    histogram = _histogram(trace, operational, layer, width)
+    try:
+        result = assay.reshape(trace, histogram, epsilon, time_limit=time_limit, seed=seed)
+    except assay.CannotMatchError as error:
+        _refuse(error, as_json)
+        raise typer.Exit(UNDECIDED) from error
+    estimates = [result.estimate(one, seed=seed) for one in chosen] if trace.labels is not None else []
+    if output:
+        assay.save(result, output)
+    if plot:
+        result.plot().savefig(plot)
+    _report(result, estimates, as_json)
+    if at_least is not None and (not estimates or estimates[0].lower < at_least):
+        raise typer.Exit(ALARM)
+
+
+def _indicator(name: str) -> Any:
+    import assay
+
+    kind, _, label = name.partition(":")
+    if kind == "accuracy" and not label:
+        return assay.accuracy
+    if kind == "recall" and label.isdigit():
+        return assay.recall(int(label))
+    raise InputError(f"expected accuracy or recall:LABEL, got {name!r}; for others use Python")
+
+
+def _histogram(test: "Trace", paths: list[Path], layer: str, width: float) -> "Histogram":
+    import assay
+
+    loaded = [assay.load(path) for path in paths]
+    if len(loaded) == 1 and isinstance(loaded[0], assay.Trace):
+        bins = assay.Bins.from_data(test, layer, width)
+        return assay.Histogram.of(loaded[0], bins)
+    for path, thing in zip(paths, loaded, strict=True):
+        if not isinstance(thing, assay.Histogram):
+            raise InputError(
+                f"expected a Histogram in {path}, got a {type(thing).__name__}; save one with assay.save"
+            )
+    total: Histogram = sum(loaded[1:], start=loaded[0])
+    return total
+
+
+def _refuse(error: Any, as_json: bool) -> None:
+    if as_json:
+        facts = {
+            "status": "cannot match",
+            "smallest_epsilon": error.smallest_epsilon,
+            "least_epsilon": error.least_epsilon,
+            "cells": error.cells.to_dict(orient="records"),
+        }
+        print(json.dumps(facts))
+        return
+    print(f"cannot decide: {error}")
+    print(error.cells.head(10).to_string(index=False))
+
+
+def _report(result: "Reshaping", estimates: "list[Estimate]", as_json: bool) -> None:
+    if as_json:
+        facts = {
+            "points": len(result.kept),
+            "kept": result.number_kept,
+            "bound": result.bound,
+            "gap": result.gap,
+            "similarity": result.similarity,
+            "seconds": round(result.seconds, 3),
+            "estimates": [vars(estimate) for estimate in estimates],
+        }
+        print(json.dumps(facts))
+        return
+    print(result.summary())
+    for estimate in estimates:
+        print(estimate.to_frame().to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        print(estimate.summary())
