@@ -97,7 +97,11 @@ def scores(
 ) -> list[MiraResult]:
     """One result per layer (or group of joined layers), all from the same forward passes."""
     groups = [(names,) if isinstance(names, str) else tuple(names) for names in layers]
-    sweep = swept(network, train, test, groups, settings)
+    return results_over(swept(network, train, test, groups, settings), settings)
+
+
+def results_over(sweep: Sweep, settings: Settings) -> list[MiraResult]:
+    """The range, the steps and what they give, for every distance of the sweep."""
     low, high = settings.epsilon_range or _found_range(sweep, settings)
     epsilons = epsilon_steps(low, high, settings.steps)
     weights = step_weights(epsilons, settings.weight)

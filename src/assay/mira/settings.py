@@ -12,7 +12,7 @@ from assay.mira.weights import Weight
 
 Form = Literal["squared", "literal"]
 
-PILOT = 1024
+PILOT = 256
 """Inputs on which the range is looked for first, where there are at least twice as many."""
 
 
