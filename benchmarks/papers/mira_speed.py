@@ -82,6 +82,6 @@ def ratios(module: nn.Module, head: str, train: Tensor, test: Tensor, repeats: i
     to_plain = statistics.median(row[1] / row[0] for row in times)
     to_naive = statistics.median(row[1] / row[2] for row in times)
     return (
-        f"{len(test)} test and {len(train)} training inputs: 30 forwards {alone:.1f} s, mira_score {ours:.1f} "
+        f"{len(test)} test, {len(train)} training inputs: 30 forwards {alone:.1f} s, mira_score {ours:.1f} "
         f"s ({to_plain:.2f} of it), naive {theirs:.1f} s (mira_score is {to_naive:.2f} of it)"
     )

@@ -16,6 +16,7 @@ from assay.mira.perturbation import Perturbation
 from assay.network import Network, length
 from assay.network.batches import Batches
 from assay.network.buffers import RowBuffer
+from assay.network.taps import PENULTIMATE
 from assay.trace import Inputs, Trace
 
 Pair = tuple[Inputs, Tensor]
@@ -151,7 +152,13 @@ def watching(network: Network, layers: Sequence[str]) -> Network:
     wanted = tuple(dict.fromkeys(layers))
     if wanted == network.layers:
         return network
-    Network(network.module, layers=wanted)  # names a layer that does not exist
+    known = list(network.layers)
+    if getattr(network.module, "differentiable", True):  # an ONNX session gives only what it was opened for
+        known += [PENULTIMATE, *(name for name, _ in network.module.named_modules() if name)]
+    if missing := [name for name in wanted if name not in known]:
+        raise InputError(
+            f"expected layers of {network!r}, got {missing}; choose from {list(dict.fromkeys(known))}"
+        )
     twin = copy.copy(network)
     twin.layers = wanted
     return twin
