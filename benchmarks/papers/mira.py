@@ -25,7 +25,6 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import mira_speed  # noqa: E402
 import mira_tables  # noqa: E402
 import mira_toy  # noqa: E402
-from mira_networks import VISION  # noqa: E402
 from mira_study import measured  # noqa: E402
 from mira_subjects import tabular_subjects, text_subjects, vision_subjects  # noqa: E402
 
@@ -76,19 +75,15 @@ def tables(arguments: argparse.Namespace) -> None:
 
 
 def speed(arguments: argparse.Namespace) -> None:
-    from networks import resnet20
-
-    images = torch.rand(5 * arguments.inputs, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    for name, module, head in (
-        ("strided CNN", VISION["strided CNN"]().eval(), "14"),
-        ("ResNet-20", resnet20(), "linear"),
-    ):
-        train = images if arguments.all_training else images[: arguments.inputs]
-        print(
-            name,
-            mira_speed.ratios(module, head, train, images[: arguments.inputs], arguments.repeats),
-            flush=True,
-        )
+    """On as many test images as there are training images to fit; labels as they are."""
+    for subject in vision_subjects(arguments.shared, arguments.data, arguments.cache):
+        if subject.name in ("strided CNN", "ResNet-20") and arguments.only in ("", subject.name):
+            pairs = [
+                (inputs[: arguments.inputs], labels[: arguments.inputs])
+                for inputs, labels in (subject.train(), subject.test())
+            ]
+            line = mira_speed.ratios(subject.network().module, *pairs, arguments.repeats)
+            print(f"{subject.name}, {arguments.threads} thread(s), {line}", flush=True)
 
 
 def main() -> None:
@@ -111,9 +106,9 @@ def main() -> None:
     command.add_argument("--rows", type=int, default=15, help="variants shown")
     command.set_defaults(run=tables)
     command = commands.add_parser("speed")
-    command.add_argument("--inputs", type=int, default=512)
+    command.add_argument("--inputs", type=int, default=400)
     command.add_argument("--repeats", type=int, default=3)
-    command.add_argument("--all-training", action="store_true", help="fit on five times as many inputs")
+    command.add_argument("--only", default="")
     command.set_defaults(run=speed)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
