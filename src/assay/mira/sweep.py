@@ -21,6 +21,8 @@ from assay.trace import Inputs, Trace
 
 Pair = tuple[Inputs, Tensor]
 
+_PILOT = 256  # inputs on which the range is looked for first, at most
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -70,9 +72,10 @@ class Sweep:
         # A generator of its own: a DataLoader otherwise draws from the global random state.
         return self.network.observe(DataLoader(moved, batch_size=None, generator=torch.Generator()))
 
-    def pilot(self, size: int, seed: int) -> "Pilot | None":
-        """A cheap stand-in for accuracy where the test set is large; None where it is not."""
-        if len(self) < 2 * size:
+    def pilot(self, seed: int) -> "Pilot | None":
+        """A cheap stand-in for accuracy where there are enough test inputs; None where there are not."""
+        size = min(_PILOT, len(self) // 6)
+        if size < _PILOT // 4:
             return None
         chosen = np.random.default_rng(seed).choice(len(self), size, replace=False)
         return Pilot(self, torch.from_numpy(np.sort(chosen)))
