@@ -1,6 +1,5 @@
 """The networks of MIRA's experiments, at the size of this machine, and how they are trained and kept."""
 
-import hashlib
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -8,6 +7,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+
+import assay
 
 Pair = tuple[Tensor, Tensor]
 
@@ -46,6 +47,92 @@ TABULAR: dict[str, Callable[[], nn.Module]] = {
     "Transformer": lambda: FeatureTransformer(2),
     "DeepTransformer": lambda: FeatureTransformer(3),
 }
+
+
+class Images(nn.Sequential):
+    """Layers for images in [0, 1], which are centred first."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward((images - 0.45) / 0.25)
+
+
+def custom_cnn() -> nn.Module:
+    """Table 4: two convolutions of 40 and 20 filters, three fully connected layers."""
+    return Images(
+        nn.Conv2d(3, 40, 3, padding=1),
+        nn.BatchNorm2d(40),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(40, 20, 3, padding=1),
+        nn.BatchNorm2d(20),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(1280, 240),
+        nn.ReLU(),
+        nn.Linear(240, 84),
+        nn.ReLU(),
+        nn.Linear(84, 10),
+    )
+
+
+def strided_cnn(*widths: int) -> nn.Module:
+    """Strided convolutions, averaged over space: as many features as the last is wide."""
+    layers: list[nn.Module] = []
+    for (narrow, wide), stride in zip(pairwise([3, *widths]), (2, 1, 2, 2), strict=False):
+        layers += [nn.Conv2d(narrow, wide, 3, stride, padding=1), nn.BatchNorm2d(wide), nn.ReLU()]
+    return Images(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], 10))
+
+
+VISION: dict[str, Callable[[], nn.Module]] = {
+    "CustomNet": custom_cnn,
+    "strided CNN": lambda: strided_cnn(24, 48, 64, 96),
+    "narrow CNN": lambda: strided_cnn(16, 24, 32),
+}
+
+
+class Sentences(nn.Module):
+    """A MiniLM encoder cut after some layers, its token vectors averaged, and a head with 64 features."""
+
+    def __init__(self, folder: Path, layers: int) -> None:
+        super().__init__()
+        from transformers import AutoModel, AutoTokenizer
+
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.encoder = AutoModel.from_pretrained(folder, add_pooling_layer=False).eval()
+        self.encoder.encoder.layer = self.encoder.encoder.layer[:layers]
+        self.config = self.encoder.config
+        self.head: nn.Module = nn.Identity()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.encoder.get_input_embeddings()
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        return self.head(self.averaged(**inputs))
+
+    def averaged(self, **inputs: Tensor) -> Tensor:
+        mask = inputs["attention_mask"][:, :, None].float()
+        return (self.encoder(**inputs).last_hidden_state * mask).sum(1) / mask.sum(1)
+
+    def network(self) -> assay.Network:
+        return assay.Network.from_huggingface(self, self.tokenizer, max_length=40, batch_size=40)
+
+    def vectors(self, texts: list[str]) -> Tensor:
+        """What the head is trained on: the averaged token vectors of the frozen encoder."""
+        network = self.network()
+        parts = []
+        with torch.no_grad():
+            for start in range(0, len(texts), 100):
+                tokens = network.encode(texts[start : start + 100])
+                width = int(tokens["attention_mask"].sum(1).max())
+                parts.append(
+                    self.averaged(**{name: value[:, :width].long() for name, value in tokens.items()})
+                )
+        return torch.cat(parts)
+
+    @staticmethod
+    def new_head() -> nn.Module:
+        return nn.Sequential(nn.Linear(384, 64), nn.Tanh(), nn.Linear(64, 2))
 
 
 def kept(
@@ -88,11 +175,3 @@ def fitted(
             torch.autograd.backward(loss)
             optimiser.step()
             schedule.step()
-
-
-def digest(module: nn.Module) -> str:
-    """Short name of a set of weights, so that cached results follow them."""
-    total = hashlib.blake2b(digest_size=6)
-    for value in module.state_dict().values():
-        total.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return total.hexdigest()

@@ -64,19 +64,19 @@ def detection(network: assay.Network) -> float:
 def picture(networks: dict[str, assay.Network]) -> "Figure":
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9.5, 3.2), layout="constrained")
+    figure = Figure(figsize=(10.5, 3.2), layout="constrained")
     panels = figure.subplots(1, 3)
     (inputs, labels), strange = known_points(seed=1), unknown_points(seed=2)
     _scatter(panels[0], inputs, labels, strange)
     panels[0].set_title("the data", fontsize=10)
-    panels[0].legend(frameon=False, fontsize=8)
+    panels[0].legend(frameon=False, fontsize=8, loc="upper left")
     for axes, (name, network) in zip(panels[1:], networks.items(), strict=True):
         known, unknown = network.observe((inputs, labels)), network.observe(strange)
         score = assay.mira_score(network, known_points(seed=0), (inputs, labels))
         _scatter(axes, known.layer("penultimate"), labels, unknown.layer("penultimate"))
         axes.set_title(
             f"{name}: accuracy {float(known.correct.double().mean()):.0%}, MIRA {score.score:.2f},\n"
-            f"unknown points detected with AUROC {detection(network):.2f}",
+            f"unknown points found with AUROC {detection(network):.2f}",
             fontsize=10,
         )
         axes.set_xlabel("first penultimate neuron")

@@ -5,6 +5,7 @@ therefore also checks `assay.mira_score`.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +19,9 @@ from assay.mira.chi_square import surprisal
 from assay.mira.score import _found_range, swept
 from assay.mira.settings import Settings
 from assay.mira.weights import epsilon_steps, step_weights
+from assay.network import perturbable, replaced
 
 Array = NDArray[np.float64]
-Pair = tuple[Tensor, Tensor]
 
 
 class Gaussian:
@@ -70,15 +71,14 @@ AVERAGES: dict[str, Callable[[Array], float]] = {
 
 
 def swept_variants(
-    network: assay.Network, train: Pair, test: Pair, prefix: str, options: dict[str, object]
+    network: assay.Network, fitted: assay.Trace, train: Any, test: Any, prefix: str, options: dict[str, Any]
 ) -> dict[str, float]:
     """Every average, form and estimator over one perturbation and range."""
-    settings = Settings(**{"steps": 10, "tolerance": 0.01, **options})  # type: ignore[arg-type]
+    settings = Settings(**{"steps": 10, "tolerance": 0.01, **options})
     sweep = swept(network, train, test, [("penultimate",)], settings)
     low, high = settings.epsilon_range or _found_range(sweep, settings)
     epsilons = epsilon_steps(low, high, settings.steps)
     weights = step_weights(epsilons)
-    fitted = network.observe(train)
     clean = features_of(sweep.observe(0.0))
     moved = [features_of(sweep.observe(float(epsilon))) for epsilon in epsilons]
     results = {f"{prefix}epsilon_min": low}
@@ -101,50 +101,53 @@ def swept_variants(
     return results
 
 
-def blends(data: Pair, seed: int) -> Tensor:
+def blends(values: Tensor, labels: Tensor, seed: int) -> Tensor:
     """Halfway between two inputs of different classes."""
-    inputs, labels = data
     generator = torch.Generator().manual_seed(seed)
-    other = torch.randperm(len(inputs), generator=generator)
+    other = torch.randperm(len(values), generator=generator)
     for _ in range(20):
         same = labels[other] == labels
-        other[same] = torch.randint(len(inputs), (int(same.sum()),), generator=generator)
-    return (inputs + inputs[other]) / 2
+        other[same] = torch.randint(len(values), (int(same.sum()),), generator=generator)
+    return (values + values[other]) / 2
 
 
-def shuffled(data: Pair, seed: int) -> Tensor:
+def shuffled(values: Tensor, labels: Tensor, seed: int) -> Tensor:
     """Every value from another input at the same place: marginals stay, what joins them goes."""
-    flat = data[0].flatten(1)
+    flat = values.flatten(1)
     keys = torch.rand(flat.shape, generator=torch.Generator().manual_seed(seed))
-    return flat.gather(0, keys.argsort(dim=0)).view_as(data[0])
+    return flat.gather(0, keys.argsort(dim=0)).view_as(values)
 
 
-def noise(data: Pair, seed: int) -> Tensor:
-    inputs = data[0]
-    drawn = torch.randn(inputs.shape, generator=torch.Generator().manual_seed(seed))
-    return drawn * inputs.std() + inputs.mean()
+def noise(values: Tensor, labels: Tensor, seed: int) -> Tensor:
+    drawn = torch.randn(values.shape, generator=torch.Generator().manual_seed(seed))
+    return drawn * values.std() + values.mean()
 
 
-def synthetic_variants(network: assay.Network, train: Pair, test: Pair, seed: int = 0) -> dict[str, float]:
+def synthetic_variants(
+    network: assay.Network, fitted: assay.Trace, test: Any, seed: int = 0
+) -> dict[str, float]:
     """Detection of outliers made from the test inputs, best of two monitors; a class left out."""
-    fitted, known = network.observe(train), network.observe(test)
+    known = network.observe(test, keep_inputs=True)
+    inputs, labels = known.known_inputs, known.known_labels
     results: dict[str, float] = {"accuracy": float(known.correct.double().mean())}
     results["confidence"] = float(known.probabilities.amax(1).mean())
+    monitors = {
+        "empirical": assay.monitors.Mahalanobis().fit(fitted),
+        "ledoit_wolf": assay.monitors.Mahalanobis(estimator="ledoit_wolf").fit(fitted),
+        "energy": assay.monitors.Energy().fit(fitted),
+    }
     best = {}
     for name, make in (("blend", blends), ("shuffle", shuffled), ("noise", noise)):
-        made = network.observe(make(test, seed))
-        values = {}
-        for estimator in ("empirical", "ledoit_wolf"):
-            monitor = assay.monitors.Mahalanobis(estimator=estimator).fit(fitted)
-            values[estimator] = auroc(monitor.score(known).numpy(), monitor.score(made).numpy())
-        energy = assay.monitors.Energy().fit(fitted)
-        values["energy"] = auroc(energy.score(known).numpy(), energy.score(made).numpy())
+        made = network.observe(replaced(inputs, make(perturbable(inputs), labels, seed)))
+        values = {
+            kind: auroc(monitor.score(known).numpy(), monitor.score(made).numpy())
+            for kind, monitor in monitors.items()
+        }
         best[name] = max(values.values())
         results |= {f"{name} {kind}": value for kind, value in values.items()} | {f"{name} best": best[name]}
-    results["synthetic best"] = float(np.mean(list(best.values())))
+    results["blend, shuffle and noise best"] = float(np.mean(list(best.values())))
     results["blend and shuffle best"] = (best["blend"] + best["shuffle"]) / 2
-    results |= class_left_out(fitted, known)
-    return results
+    return results | class_left_out(fitted, known)
 
 
 def class_left_out(fitted: assay.Trace, known: assay.Trace) -> dict[str, float]:
@@ -168,18 +171,27 @@ def class_left_out(fitted: assay.Trace, known: assay.Trace) -> dict[str, float]:
     return results
 
 
-def all_variants(network: assay.Network, train: Pair, test: Pair) -> dict[str, float]:
-    results = synthetic_variants(network, train, test)
-    for prefix, options in (
-        ("", {}),
-        ("to 30%: ", {"accuracy_threshold": 0.3}),
-        ("l2: ", {"norm": "l2"}),
-        ("random: ", {"perturbation": "random_sign", "epsilon_range": None}),
-    ):
+def all_variants(
+    network: assay.Network,
+    train: Any,
+    test: Any,
+    threshold: float,
+    options: dict[str, Any],
+    many: bool,
+) -> dict[str, float]:
+    """Every variant; with `many` also over other perturbations and ranges."""
+    fitted, own = network.observe(train), {**options, "accuracy_threshold": threshold}
+    results = synthetic_variants(network, fitted, test)
+    results |= swept_variants(network, fitted, train, test, "", own)
+    others: dict[str, dict[str, Any]] = {
+        "to 30%: ": {"accuracy_threshold": 0.3},
+        "l2: ": {"norm": "l2"},
+        "random: ": {"perturbation": "random_sign"},
+        "to 5 epsilon_min: ": {"epsilon_range": (results["epsilon_min"], 5 * results["epsilon_min"])},
+    }
+    for prefix, changed in others.items() if many else ():
         try:
-            results |= swept_variants(network, train, test, prefix, dict(options))
+            results |= swept_variants(network, fitted, train, test, prefix, {**own, **changed})
         except assay.errors.InputError:
             continue  # accuracy never falls that low under this perturbation: the variant has no value
-    low = results["epsilon_min"]
-    wide = swept_variants(network, train, test, "to 5 epsilon_min: ", {"epsilon_range": (low, 5 * low)})
-    return results | wide
+    return results

@@ -16,7 +16,7 @@ from assay.mira.crossing import first_crossing
 from assay.mira.distance import FeatureDistance, Reference
 from assay.mira.perturbation import Attack, Perturbation
 from assay.mira.result import FeatureSample, MiraResult
-from assay.mira.settings import PILOT, Form, Settings
+from assay.mira.settings import Form, Settings
 from assay.mira.sweep import Sweep, labelled, watching
 from assay.mira.weights import Weight, epsilon_steps, step_weights
 from assay.network import Network
@@ -24,6 +24,7 @@ from assay.network import Network
 Array = NDArray[np.float64]
 Layers = str | Sequence[str]
 
+_SMALL = 0.01  # where the search for the range starts, in standard deviations of the inputs
 _SHOWN = 150  # inputs in the t-SNE picture, clean and perturbed each
 
 
@@ -46,7 +47,7 @@ def mira_score(
     estimator: str = "empirical",
     reference: Reference = "nearest",
     form: Form = "squared",
-    tolerance: float = 1e-3,
+    tolerance: float = 5e-3,
     resamples: int = 1000,
     confidence: float = 0.95,
 ) -> MiraResult:
@@ -97,7 +98,11 @@ def scores(
 ) -> list[MiraResult]:
     """One result per layer (or group of joined layers), all from the same forward passes."""
     groups = [(names,) if isinstance(names, str) else tuple(names) for names in layers]
-    sweep = swept(network, train, test, groups, settings)
+    return results_over(swept(network, train, test, groups, settings), settings)
+
+
+def results_over(sweep: Sweep, settings: Settings) -> list[MiraResult]:
+    """The range, the steps and what they give, for every distance of the sweep."""
     low, high = settings.epsilon_range or _found_range(sweep, settings)
     epsilons = epsilon_steps(low, high, settings.steps)
     weights = step_weights(epsilons, settings.weight)
@@ -132,26 +137,37 @@ def swept(
 
 
 def _found_range(sweep: Sweep, settings: Settings) -> tuple[float, float]:
-    """[epsilon_min, 2 epsilon_min] (Section 4.2); looked for on a sample first, then on all test inputs."""
-    clean = sweep.at(0.0).accuracy
-    start, limit, growth = 0.01 * sweep.perturbation.scale(), sweep.perturbation.limit(), 2.0
-    pilot = sweep.pilot(PILOT, settings.seed)
-    threshold = settings.accuracy_threshold
-    if pilot is not None and clean > threshold:
-        start = first_crossing(
-            pilot.accuracy, pilot.accuracy(0.0), threshold, start=start, limit=limit, tolerance=0.02
-        ).epsilon
-        growth = 1.1
+    """[epsilon_min, 2 epsilon_min] (Section 4.2)."""
+    clean, limit = sweep.at(0.0).accuracy, sweep.perturbation.limit()
+    guess = _guessed_epsilon(sweep, settings, limit) if clean > settings.accuracy_threshold else None
     found = first_crossing(
         lambda epsilon: sweep.at(epsilon).accuracy,
         clean,
-        threshold,
-        start=start,
+        settings.accuracy_threshold,
+        start=guess or _SMALL * sweep.perturbation.scale(),
         limit=limit,
-        growth=growth,
+        growth=1.1 if guess else 2.0,
         tolerance=settings.tolerance,
     )
     return found.epsilon, 2 * found.epsilon
+
+
+def _guessed_epsilon(sweep: Sweep, settings: Settings, limit: float) -> float | None:
+    """epsilon_min of a sample of the test inputs; None where a sample is no help."""
+    pilot = sweep.pilot(settings.seed)
+    if pilot is None:
+        return None
+    try:
+        return first_crossing(
+            pilot.accuracy,
+            pilot.accuracy(0.0),
+            settings.accuracy_threshold,
+            start=_SMALL * sweep.perturbation.scale(),
+            limit=limit,
+            tolerance=0.02,
+        ).epsilon
+    except InputError:
+        return None  # its accuracy starts too low or never falls far enough; all inputs decide
 
 
 def surprisals(squared: Array, dimensions: int, form: Form) -> Array:

@@ -12,9 +12,6 @@ from assay.mira.weights import Weight
 
 Form = Literal["squared", "literal"]
 
-PILOT = 1024
-"""Inputs on which the range is looked for first, where there are at least twice as many."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -33,7 +30,7 @@ class Settings:
     estimator: str = "empirical"
     reference: Reference = "nearest"
     form: Form = "squared"
-    tolerance: float = 1e-3
+    tolerance: float = 5e-3
     resamples: int = 1000
     confidence: float = 0.95
 

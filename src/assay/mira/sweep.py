@@ -16,9 +16,12 @@ from assay.mira.perturbation import Perturbation
 from assay.network import Network, length
 from assay.network.batches import Batches
 from assay.network.buffers import RowBuffer
+from assay.network.taps import PENULTIMATE
 from assay.trace import Inputs, Trace
 
 Pair = tuple[Inputs, Tensor]
+
+_PILOT = 256  # inputs on which the range is looked for first, at most
 
 
 @dataclass(frozen=True)
@@ -69,9 +72,10 @@ class Sweep:
         # A generator of its own: a DataLoader otherwise draws from the global random state.
         return self.network.observe(DataLoader(moved, batch_size=None, generator=torch.Generator()))
 
-    def pilot(self, size: int, seed: int) -> "Pilot | None":
-        """A cheap stand-in for accuracy where the test set is large; None where it is not."""
-        if len(self) < 2 * size:
+    def pilot(self, seed: int) -> "Pilot | None":
+        """A cheap stand-in for accuracy where there are enough test inputs; None where there are not."""
+        size = min(_PILOT, len(self) // 6)
+        if size < _PILOT // 4:
             return None
         chosen = np.random.default_rng(seed).choice(len(self), size, replace=False)
         return Pilot(self, torch.from_numpy(np.sort(chosen)))
@@ -151,7 +155,13 @@ def watching(network: Network, layers: Sequence[str]) -> Network:
     wanted = tuple(dict.fromkeys(layers))
     if wanted == network.layers:
         return network
-    Network(network.module, layers=wanted)  # names a layer that does not exist
+    known = list(network.layers)
+    if getattr(network.module, "differentiable", True):  # an ONNX session gives only what it was opened for
+        known += [PENULTIMATE, *(name for name, _ in network.module.named_modules() if name)]
+    if missing := [name for name in wanted if name not in known]:
+        raise InputError(
+            f"expected layers of {network!r}, got {missing}; choose from {list(dict.fromkeys(known))}"
+        )
     twin = copy.copy(network)
     twin.layers = wanted
     return twin
