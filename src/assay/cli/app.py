@@ -10,6 +10,7 @@ from assay.cli.demo import demo
 from assay.cli.mira import mira
 from assay.cli.observe import observe
 from assay.cli.reshape import reshape
+from assay.cli.sample import sample
 from assay.cli.status import WRONG_USE
 from assay.cli.volatility import volatility
 
@@ -28,6 +29,7 @@ COMMANDS = (
     mira,
     observe,
     reshape,
+    sample,
     volatility,
 )
 for command in COMMANDS:
