@@ -6,6 +6,7 @@ import sklearn.covariance as sk
 import torch
 
 from assay.monitors.covariance import ledoit_wolf_shrinkage, oas_shrinkage, precision, shrunk, whitening
+from assay.monitors.moments import ClassMoments
 
 
 def rows(count, size, seed=0):
@@ -56,7 +57,21 @@ def test_no_spread_at_all_becomes_euclidean():
     assert "Euclidean" in remedy
 
 
-def test_precision_follows_the_conditioning():
-    eye = torch.eye(4, dtype=torch.float64)
-    assert precision(eye, spread=2.0) is torch.float32
-    assert precision(eye * torch.tensor([1.0, 1.0, 1.0, 1e4]), spread=2.0) is torch.float64
+@pytest.mark.parametrize("decay", [1.0, 1e-2, 1e-4])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_single_precision_is_chosen_only_where_it_keeps_six_digits(decay, mixed):
+    size = 40
+    values = torch.randn(2000, size, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    values *= torch.logspace(0, np.log10(decay), size)
+    if mixed:
+        values = values @ torch.linalg.qr(rows(size, size))[0]
+    values = values.float().double()
+    moments = ClassMoments(1, size)
+    moments.add(values, torch.zeros(len(values), dtype=torch.long))
+    factor, _ = whitening(moments.scatter, 2000, "empirical", None)
+    exact = (values @ factor.T).square().sum(dim=1)
+    single = (values.float() @ factor.T.float()).square().sum(dim=1).double()
+    error = ((single - exact) / exact).abs().max()
+    chosen = precision(factor.T, moments)
+    assert chosen is (torch.float64 if mixed and decay < 1e-2 else torch.float32)
+    assert chosen is torch.float64 or error < 5e-6

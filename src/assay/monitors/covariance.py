@@ -88,15 +88,17 @@ def class_axes(moments: ClassMoments, inverse: Tensor) -> tuple[Tensor, Tensor, 
     return origin, inverse.T @ rotation, corner[:width].T.contiguous()
 
 
-def precision(axes: Tensor, spread: float) -> torch.dtype:
+def precision(axes: Tensor, moments: ClassMoments) -> torch.dtype:
     """Single where its rounding cannot show in a squared distance, else double.
 
-    Rounding moves a whitened row by about eps * spread * ||axes||, with `spread` the root mean square of
-    ||x - origin||; for a typical row, whose squared distance is d, that changes the distance by a share of
-    2 eps * spread * ||axes|| / d: eps times an amplification that is 1 for a round cloud. Limiting it to 16
-    keeps scores to about 2e-6 of their value.
+    Each product x_j axes_ji is rounded by eps of itself, so that a whitened row moves by about
+    eps ||diag(s) axes||, with s_j the standard deviation of feature j. A typical row has d coordinates of
+    size 1, and its squared distance d changes by a share of 2 eps / sqrt(d) times an amplification
+    ||diag(s) axes|| / sqrt(d), which is 1 for independent features of any scale. Limiting it to 16 keeps
+    scores to about 2e-6 of their value.
     """
-    amplification = spread * float(axes.norm()) / axes.shape[0]
+    spread = ((moments.scatter + moments.between).diagonal() / moments.rows).sqrt()
+    amplification = float((spread[:, None] * axes).norm()) / len(spread) ** 0.5
     return torch.float32 if amplification <= _SINGLE else torch.float64
 
 

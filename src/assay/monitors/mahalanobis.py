@@ -76,14 +76,14 @@ class Mahalanobis(Monitor):
         moments = ClassMoments.of(traces, self.layer, each_class)
         self.seen_ = moments.seen
         tied, self.remedy_ = tied_whitening(moments, self.estimator)
-        spread = float((moments.scatter + moments.between).diagonal().sum() / moments.rows) ** 0.5
         if self.covariance == "tied":
             origin, axes, centres = class_axes(moments, tied)
         else:
             origin = moments.mean.float().double()
             axes = self._class_factors(moments, tied).mT
             centres = ((moments.means[self.seen_] - origin)[:, None, :] @ axes).squeeze(1)
-        dtype = max((precision(part, spread) for part in axes.reshape(-1, *axes.shape[-2:])), key=_bits)
+        factors = axes.reshape(-1, *axes.shape[-2:])
+        dtype = max((precision(factor, moments) for factor in factors), key=_bits)
         self.origin_, self.axes_, self.centres_ = origin.to(dtype), axes.to(dtype).contiguous(), centres
 
     def _class_factors(self, moments: ClassMoments, tied: Tensor) -> Tensor:

@@ -42,8 +42,7 @@ class RelativeMahalanobis(Monitor):
         away = (self.centres_ - self.mean_) * shares.sqrt()[:, None]
         width = self.centres_.shape[1]
         self.inverse_ = torch.linalg.inv(torch.eye(width, dtype=torch.float64) + away.T @ away)
-        spread = float((moments.scatter + moments.between).diagonal().sum() / moments.rows) ** 0.5
-        dtype = precision(axes, spread)
+        dtype = precision(axes, moments)
         self.origin_, self.axes_ = origin.to(dtype), axes[:, :width].to(dtype).contiguous()
 
     def _score(self, trace: Trace) -> Tensor:
