@@ -72,12 +72,13 @@ class ReAct(Monitor):
         return self.monitor_.score(self._rectified(trace.layer(self.layer)))
 
     def _rectified(self, features: Tensor) -> Trace:
-        logits = torch.cat([self._logits(rows.float()) for rows in torch.split(features, _ROWS)])
-        return Trace(logits.double() + self.bias_)
+        logits = torch.cat([self._logits(rows.float()) for rows in torch.split(features, _ROWS)], dim=1)
+        return Trace(logits.T.double() + self.bias_)
 
     def _logits(self, features: Tensor) -> Tensor:
-        logits = features.clamp(max=self.threshold_) @ self.weight_.T
+        """(classes, rows), which is the faster way round where classes are few."""
+        logits = self.weight_ @ features.clamp(max=self.threshold_).T
         if not torch.isfinite(features.sum()):
             # Clipping would turn an infinite feature into an ordinary one.
-            logits[~torch.isfinite(features).all(dim=1)] = torch.nan
+            logits[:, ~torch.isfinite(features).all(dim=1)] = torch.nan
         return logits

@@ -47,7 +47,8 @@ class RelativeMahalanobis(Monitor):
 
     def _score(self, trace: Trace) -> Tensor:
         features = trace.layer(self.layer).to(self.axes_.dtype)
-        near = ((features - self.origin_) @ self.axes_).double()
+        # The transposed product is the faster way round where classes are few.
+        near = (self.axes_.T @ (features - self.origin_).T).T.double()
         to_class = torch.cdist(near, self.centres_, compute_mode="use_mm_for_euclid_dist")
         away = near - self.mean_
         return to_class.square().amin(dim=1) - ((away @ self.inverse_) * away).sum(dim=1)
