@@ -70,7 +70,7 @@ class Data:
     Standard deviations fall from 1 to `decay`, as those of real features do.
     """
 
-    def __init__(self, decay: float = 1.0) -> None:
+    def __init__(self, decay: float = 1.0, scored: int = SCORED) -> None:
         centres = torch.randn(CLASSES, SIZE, generator=torch.Generator().manual_seed(0))
         deviations = torch.logspace(0, torch.tensor(decay).log10(), SIZE)
         self.weight = centres / deviations / SIZE**0.5
@@ -81,7 +81,7 @@ class Data:
             noise = torch.randn(count, SIZE, generator=torch.Generator().manual_seed(seed))
             return (centres[torch.arange(count) % CLASSES] + noise) * deviations
 
-        self.features, self.unseen = rows(FITTED, seed=2), rows(SCORED, seed=3)
+        self.features, self.unseen = rows(FITTED, seed=2), rows(scored, seed=3)
         self.training = Trace(self.head(self.features), {"penultimate": self.features}, self.labels)
         self.trace = Trace(self.head(self.unseen), {"penultimate": self.unseen})
 
@@ -212,14 +212,14 @@ def compare_outputs(peer: Any, repeats: int) -> None:
         row(title, *_cells(score), ours.nbytes)
 
 
-def compare_neighbours(peer: Any, repeats: int) -> None:
-    data = Data()
+def compare_neighbours(peer: Any, repeats: int, scored: int) -> None:
+    data = Data(scored=scored)
     pairs = {
         "KNN": (monitors.KNN(k=50), peer and peer.KNN(None, k=50)),
         "NNGuide": (monitors.NNGuide(), peer and peer.NNGuide(None, data.head)),
     }
     cells = ("monitor", "search", "score s", "pytorch-ood s", "faster", "bytes")
-    header("Neighbours, exact, k = 50 and 10", *cells)
+    header(f"Neighbours, exact, k = 50 and 10, {scored:,} rows scored", *cells)
     found = search._faiss
     for title, (ours, theirs) in pairs.items():
         ours.fit(data.training)
@@ -293,6 +293,7 @@ def main() -> None:
     parser.add_argument("--only", choices=SECTIONS, nargs="+", default=SECTIONS)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--scored", type=int, default=SCORED, help="rows whose neighbours are searched")
     parser.add_argument("--weights", type=Path, help="trained ResNet-20 weights (resnet20-12fca82f.th)")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: for a machine that is not idle")
     arguments = parser.parse_args()
@@ -308,7 +309,7 @@ def main() -> None:
     runs: dict[str, Callable[[], None]] = {
         "features": lambda: compare_features(peer, arguments.repeats),
         "outputs": lambda: compare_outputs(peer, arguments.repeats),
-        "neighbours": lambda: compare_neighbours(peer, arguments.repeats),
+        "neighbours": lambda: compare_neighbours(peer, arguments.repeats, arguments.scored),
         "odin": lambda: compare_odin(peer, arguments.repeats),
         "guard": lambda: guard_overhead(arguments.repeats, arguments.weights),
     }
