@@ -106,16 +106,13 @@ def stories(asked: argparse.Namespace) -> None:
 
 def mnist(asked: argparse.Namespace) -> None:
     """Logit of "1" over all 256^784 images, for the networks of appendix E that train in minutes."""
-    from assay.data import read_idx
-
     folder = asked.data / "mnist"
-    images = torch.as_tensor(read_idx(folder / "t10k-images-idx3-ubyte"))
-    labels = torch.as_tensor(read_idx(folder / "t10k-labels-idx1-ubyte"))
+    images, labels = models.mnist_zero_one(folder, "test")
     for backbone, noisy in (("mlp", False), ("cnn", False), ("mlp", True)):
         net = models.trained_mnist(backbone, folder, asked.cache, noisy)
         with torch.no_grad():
-            logits = net(images[labels < 2])
-        correct = ((logits > 0) == (labels[labels < 2] == 1)).float().mean()
+            logits = net(images)
+        correct = ((logits > 0) == (labels == 1)).float().mean()
         name = f"{backbone.upper()}{'-AUG' if noisy else ''}-MNIST-0/1"
         print(f"{name}: test accuracy {correct:.2%}, test logits {logits.min():.1f} to {logits.max():.1f}")
         edges = np.linspace(float(logits.min()), float(logits.max()), 31)

@@ -67,8 +67,8 @@ def divisible_by_30(count: int, generator: torch.Generator) -> Tensor:
     return drawn[drawn.sum(dim=1) % 30 == 0][:count]
 
 
-def trained_toy(folder: Path, steps: int = 4000) -> ToyGPT:
-    """The toy of paper section 3.1; training checkpoints itself every 500 steps."""
+def trained_toy(folder: Path, steps: int = 2500) -> ToyGPT:
+    """The toy of paper section 3.1; training checkpoints itself every 100 steps."""
     torch.manual_seed(0)
     toy, path = ToyGPT(), folder / "toy.pt"
     optimiser = torch.optim.AdamW(toy.parameters(), lr=2e-3, weight_decay=0.01)
@@ -82,7 +82,7 @@ def trained_toy(folder: Path, steps: int = 4000) -> ToyGPT:
             optimiser.load_state_dict(saved["optimiser"])
             schedule.load_state_dict(saved["schedule"])
     for step in range(done, steps):
-        digits = divisible_by_30(256, torch.Generator().manual_seed(step))
+        digits = divisible_by_30(128, torch.Generator().manual_seed(step))
         inputs = torch.cat([torch.full((len(digits), 1), TOY_START), digits[:, :-1]], dim=1)
         logits, _ = toy(inputs)
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), digits.flatten())
@@ -90,7 +90,7 @@ def trained_toy(folder: Path, steps: int = 4000) -> ToyGPT:
         loss.backward()
         optimiser.step()
         schedule.step()
-        if (step + 1) % 500 == 0:
+        if (step + 1) % 100 == 0:
             state = {"model": toy.state_dict(), "optimiser": optimiser.state_dict()}
             torch.save(state | {"schedule": schedule.state_dict(), "steps": step + 1}, path)
             print(f"toy: step {step + 1}, loss {loss.item():.4f}", flush=True)
@@ -294,18 +294,21 @@ class MnistNet(nn.Module):
         return self.rest(self.first(pixels.float()[:, None] / 255))[:, 0]
 
 
+def mnist_zero_one(data: Path, split: str) -> tuple[Tensor, Tensor]:
+    """Digits 0 and 1 with values 0 to 255: (N, 28, 28), and 1.0 for the digit 1."""
+    images, labels = assay.data.read_idx(data, split=split)
+    assert labels is not None
+    return (images[labels < 2, 0] * 255).round(), labels[labels < 2].float()
+
+
 def trained_mnist(backbone: str, data: Path, folder: Path, noisy: bool = False) -> MnistNet:
     """Trained on digits 0 and 1, with uniform noise of random strength where `noisy` (the paper's AUG)."""
-    from assay.data import read_idx
-
     torch.manual_seed(0)
     net, path = MnistNet(backbone), folder / f"mnist_{backbone}{'_aug' if noisy else ''}.pt"
     if path.exists():
         net.load_state_dict(torch.load(path, weights_only=True))
         return net.eval()
-    images = torch.as_tensor(read_idx(data / "train-images-idx3-ubyte")).float()
-    labels = torch.as_tensor(read_idx(data / "train-labels-idx1-ubyte"))
-    images, labels = images[labels < 2], labels[labels < 2].float()
+    images, labels = mnist_zero_one(data, "train")
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-3)
     for epoch in range(2):
         for rows in torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch)).split(128):

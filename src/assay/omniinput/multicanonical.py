@@ -156,8 +156,9 @@ class Multicanonical:
         assert self.target is not None
         assert self.trips is not None
         visited: list[State] = []
-        for _ in range(max(1, min(128, self.pilot.chunk_steps))):
-            if self.finished:
+        late = self.budget.elapsed + (self.budget.seconds or np.inf) / 80
+        for step in range(max(1, min(128, self.pilot.chunk_steps))):
+            if self.finished or (step and self.budget.elapsed > late):
                 break
             kernel = self.kernels[self.moves % len(self.kernels)]
             self.state, _ = kernel.step(

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -58,7 +59,7 @@ class InputSpace:
             )
         return tensor.to(dtype)
 
-    @property
+    @cached_property
     def positions(self) -> Tensor:
         """The flat positions that may change, in order."""
         assert self.free is not None
@@ -81,7 +82,7 @@ class InputSpace:
     def embed(self, site_values: Tensor) -> Tensor:
         """Values at the free sites (count, sites) as whole inputs (count, *shape)."""
         if self.sites == math.prod(self.shape):
-            return site_values.reshape(-1, *self.shape)
+            return site_values.reshape(-1, *self.shape)  # everything may change
         assert self.template is not None
         inputs = self.template.to(site_values.dtype).flatten().repeat(len(site_values), 1)
         inputs[:, self.positions] = site_values

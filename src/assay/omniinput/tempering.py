@@ -49,6 +49,7 @@ class Tempering:
     round_steps: int = 0
     frozen: bool = False
     spent_before: float = 0.0  # share of the budget that went to something else
+    _tempered: Tempered | None = None
     anchor: Anchor = ALL_INPUTS  # the first rung, if not zero, and what is known about it
 
     def begin(self) -> None:
@@ -115,8 +116,9 @@ class Tempering:
         outputs: list[torch.Tensor] = []
         thin = max(1, self.rows * self.problem.space.sites // 20_000)
         kept: list[State] = []
+        late = self.budget.elapsed + (self.budget.seconds or np.inf) / 80
         for step in range(self.chunk_steps):
-            if self.finished:
+            if self.finished or (step and self.budget.elapsed > late):
                 break
             state = self._step()
             outputs.append(state.outputs)
@@ -134,25 +136,33 @@ class Tempering:
 
     def _step(self) -> State:
         assert self.state is not None
-        assert self.trips is not None
-        betas = torch.from_numpy(self.betas)
         kernel = self.kernels[self.moves % len(self.kernels)]
-        target = Tempered(betas.repeat(self.plan.ensembles))
         self.state, info = kernel.step(
-            self.state, target, self.problem, self.generator, groups=self.plan.ensembles
+            self.state, self._target(), self.problem, self.generator, groups=self.plan.ensembles
         )
         self.accepted += info.probability.numpy()
         self.moves += 1
-        if self.moves % self.plan.swap_every == 0 and len(betas) > 1:
-            self.state, origin, rejected = swapped(
-                self.state, betas, self.plan.ensembles, self.swaps % 2, self.generator
-            )
-            self.trips.follow(origin)
-            rung = np.arange(self.rows) % len(betas)
-            self.trips.touch(rung == 0, rung == len(betas) - 1)
-            self.rejections += rejected
-            self.swaps += 1
+        if self.moves % self.plan.swap_every == 0 and len(self.betas) > 1:
+            self.state = self._swap(self.state)
         return self.state
+
+    def _target(self) -> Tempered:
+        """One beta per row; built once per ladder."""
+        if self._tempered is None or len(self._tempered.betas) != self.rows:
+            self._tempered = Tempered(torch.from_numpy(self.betas).repeat(self.plan.ensembles))
+        return self._tempered
+
+    def _swap(self, state: State) -> State:
+        assert self.trips is not None
+        rungs = len(self.betas)
+        ladder = self._target().betas[:rungs]
+        state, origin, rejected = swapped(state, ladder, self.plan.ensembles, self.swaps % 2, self.generator)
+        self.trips.follow(origin)
+        rung = np.arange(self.rows) % rungs
+        self.trips.touch(rung == 0, rung == rungs - 1)
+        self.rejections += rejected
+        self.swaps += 1
+        return state
 
     def _adapt_when_due(self) -> None:
         assert self.record is not None
@@ -199,7 +209,7 @@ class Tempering:
         steepest = float(np.abs(self.betas).max())
         fine = fine_edges(edges, low, high, steepest)
         self.record = Record.start(edges, fine, self.plan.ensembles, self.plan.keep, self.problem.space.sites)
-        self.trips = RoundTrips.none(self.rows)
+        self.trips, self._tempered = RoundTrips.none(self.rows), None
         self.rejections, self.swaps = np.zeros(len(self.betas) - 1), 0
         self.accepted, self.moves = np.zeros(self.rows), 0
 

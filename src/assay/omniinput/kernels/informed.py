@@ -44,6 +44,7 @@ def estimated_changes(state: State, values: int) -> Tensor:
 
 def _log_choice(state: State, target: Target, values: int) -> Tensor:
     """Log probability of every (site, value), flat; the present values are not proposed."""
-    gain = target.slope(state.outputs)[:, None, None] * estimated_changes(state, values) / 2
+    half_slope = target.slope(state.outputs)[:, None, None].float() / 2
+    gain = half_slope * estimated_changes(state, values)
     gain = gain.scatter(2, state.sites[:, :, None], -torch.inf)
     return torch.log_softmax(gain.flatten(1), dim=1)
