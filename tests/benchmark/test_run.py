@@ -222,6 +222,10 @@ def test_bad_input_gets_one_clear_sentence_before_any_work(guards, scenarios, ne
         assay.run_benchmark(guards, [])
     with pytest.raises(InputError, match="each name once"):
         assay.run_benchmark(guards, [scenarios[0], scenarios[0]])
+    inputs = torch.rand(3, 1, 8, 8)
+    beyond = assay.Scenario.of("beyond", "shift", inputs, [0, 1, 4], [True, True, False])
+    with pytest.raises(InputError, match="expected labels from 0 to 3 in scenario 'beyond'"):
+        assay.run_benchmark(guards, [beyond])
     with pytest.raises(InputError, match="confidence between 0 and 1"):
         assay.run_benchmark(guards, scenarios, confidence=1)
 
