@@ -70,9 +70,7 @@ def benchmark(
     result = assay.run_benchmark(
         guards, scenarios, batch_size=size, checkpoint=checkpoint, readouts=readouts, seed=seed
     )
-    assay.save(result, output)
-    if report is not None:
-        assay.write_report([result], report, title="Which monitor to ship")
+    _keep(result, output, report)
     print(json.dumps(_facts(result, output)) if as_json else f"{result.summary()}\nsaved to {output}")
     if least_mcc is not None and result.by_guard()["specific_mcc"].max() < least_mcc:
         raise typer.Exit(ALARM)
@@ -157,6 +155,14 @@ def _parts(train: str, validation: str | None, seed: int) -> tuple[Any, Any]:
         (inputs[rows] if hasattr(inputs, "shape") else [inputs[row] for row in rows.tolist()], labels[rows])
         for rows in (order[cut:], order[:cut])
     )  # type: ignore[return-value]
+
+
+def _keep(result: "BenchmarkResult", output: Path, report: Path | None) -> None:
+    import assay
+
+    assay.save(result, output)
+    if report is not None:
+        assay.write_report([result], report, title="Which monitor to ship")
 
 
 def _named_data(text: str) -> tuple[str, Any]:
