@@ -186,7 +186,7 @@ def table_of(values):
     )
 
 
-def test_ranks_agree_with_the_textbook_and_scipy():
+def test_ranks_agree_with_the_textbook_and_scipy(tmp_path):
     generator = np.random.default_rng(0)
     values = generator.normal(size=(30, 4)) + np.array([1.5, 0.5, 0.5, 0])
     found = ranking(table_of(values), "specific_mcc", 0.05)
@@ -199,6 +199,8 @@ def test_ranks_agree_with_the_textbook_and_scipy():
     far = np.abs(ranks[0] - ranks) > found.critical_difference
     assert found.rivals == [name for name, out in zip("abcd", far, strict=True) if not out and name != "a"]
     assert found.plot().axes[0].get_title()
+    assay.save(found, tmp_path / "ranking")
+    assert assay.load(tmp_path / "ranking").rivals == found.rivals
 
 
 def test_ties_share_ranks_and_equal_guards_do_not_differ():
