@@ -147,11 +147,11 @@ def prepare(name: str, options: argparse.Namespace) -> None:
     if not (options.work / f"{name}.pt").exists():
         module = trained(name, inputs[learned], labels[learned])
         torch.save(module.state_dict(), options.work / f"{name}.pt")
-        print(f"{name}: trained in {time.perf_counter() - start:.0f} s")
+        print(f"{name}: trained in {time.perf_counter() - start:.0f} s", flush=True)
     network = network_of(name, options)
     train = network.observe((inputs[learned], labels[learned]), keep_inputs=True)
     validation = network.observe((inputs[held], labels[held]), keep_inputs=True)
-    print(f"{name}: accuracy on held-out training data {validation.correct.double().mean():.3f}")
+    print(f"{name}: accuracy on held-out training data {validation.correct.double().mean():.3f}", flush=True)
     clusters, gamma = BOXES[name]
     chosen: dict[str, monitors.Monitor] = {
         "ALOOC": monitors.Reconstruction(per_class=True, epochs=options.epochs, sample=1000),

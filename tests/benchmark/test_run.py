@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy import stats
 from sklearn import metrics
+from torch import nn
 
 import assay
 from assay.benchmark import Outcome
@@ -185,7 +186,7 @@ def table_of(values):
     )
 
 
-def test_ranks_agree_with_the_textbook_and_scipy():
+def test_ranks_agree_with_the_textbook_and_scipy(tmp_path):
     generator = np.random.default_rng(0)
     values = generator.normal(size=(30, 4)) + np.array([1.5, 0.5, 0.5, 0])
     found = ranking(table_of(values), "specific_mcc", 0.05)
@@ -198,6 +199,8 @@ def test_ranks_agree_with_the_textbook_and_scipy():
     far = np.abs(ranks[0] - ranks) > found.critical_difference
     assert found.rivals == [name for name, out in zip("abcd", far, strict=True) if not out and name != "a"]
     assert found.plot().axes[0].get_title()
+    assay.save(found, tmp_path / "ranking")
+    assert assay.load(tmp_path / "ranking").rivals == found.rivals
 
 
 def test_ties_share_ranks_and_equal_guards_do_not_differ():
@@ -222,8 +225,42 @@ def test_bad_input_gets_one_clear_sentence_before_any_work(guards, scenarios, ne
         assay.run_benchmark(guards, [])
     with pytest.raises(InputError, match="each name once"):
         assay.run_benchmark(guards, [scenarios[0], scenarios[0]])
+    inputs = torch.rand(3, 1, 8, 8)
+    beyond = assay.Scenario.of("beyond", "shift", inputs, [0, 1, 4], [True, True, False])
+    with pytest.raises(InputError, match="expected labels from 0 to 3 in scenario 'beyond'"):
+        assay.run_benchmark(guards, [beyond])
     with pytest.raises(InputError, match="confidence between 0 and 1"):
         assay.run_benchmark(guards, scenarios, confidence=1)
+
+
+class Letters(assay.Network):
+    """Texts in: counts of letters, which a text of one kind has more of."""
+
+    def encode(self, data):
+        if isinstance(data, list):
+            return torch.tensor([[float(text.count(letter)) for letter in "abcde"] for text in data])
+        return super().encode(data)
+
+
+def test_tables_and_texts_are_judged_like_images():
+    generator = torch.Generator().manual_seed(0)
+    table = torch.randn(300, 5, generator=generator)
+    labels = table.argmax(dim=1)
+    texts = [
+        "".join(letter * int(3 + 3 * x) for letter, x in zip("abcde", row, strict=True)) for row in table
+    ]
+    for inputs, kind in ((table, assay.Network), (texts, Letters)):
+        network = kind(nn.Sequential(nn.Linear(5, 5, bias=False), nn.ReLU(), nn.Linear(5, 5, bias=False)))
+        with torch.no_grad():
+            for layer in (network.module[0], network.module[2]):
+                layer.weight.copy_(torch.eye(5))
+        trace = network.observe(inputs[:100])
+        guard = assay.Guard(network, assay.monitors.MaxSoftmax().fit(trace)).calibrate(trace)
+        scenarios = assay.build_scenarios(inputs[100:], labels[100:], network=network)
+        found = assay.run_benchmark({"msp": guard}, scenarios).to_frame()
+        assert len(found) == (10 if kind is assay.Network else 6)
+        harmless, harmful = (found[found["severity"] == level]["model_mcc"].mean() for level in (1, 5))
+        assert harmless > harmful
 
 
 def test_checkpoints_are_plain_json(guards, scenarios, tmp_path):

@@ -61,10 +61,9 @@ def bootstrap_intervals(
     total = int(counts.sum())
     draws = generator.multinomial(total, counts / total, size=resamples)
     tail = (1 - confidence) / 2
-    return {
-        name: (float(np.quantile(values, tail)), float(np.quantile(values, 1 - tail)))
-        for name, values in counted_measures(draws.astype(np.float64)).items()
-    }
+    values = counted_measures(draws.astype(np.float64))
+    bounds = np.quantile(np.stack(list(values.values())), [tail, 1 - tail], axis=1)
+    return {name: (float(low), float(high)) for name, low, high in zip(values, *bounds, strict=True)}
 
 
 def auroc(truth: Flags, scores: Numbers, confidence: float) -> tuple[float, float, float]:

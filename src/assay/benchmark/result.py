@@ -101,18 +101,19 @@ class BenchmarkResult:
             f"with the faults by {best['specific_mcc']:.2f} on average (MCC; 0 is guessing, 1 is perfect), "
             f"at {best['false_alarms']:.0%} false alarms on good inputs. "
         )
-        return words + " ".join([self._chance(facts), self._rivals(), self._effect(facts)]).strip()
+        return words + " ".join(filter(None, [self._chance(facts), self._rivals(), self._effect(facts)]))
 
     def _chance(self, facts: pd.DataFrame) -> str:
         sure = facts["p_above_chance"] < 1 - self.confidence
         lucky = facts.index[~sure | (facts["specific_mcc"] < FAINT)]
         if len(lucky) == len(facts):
             return "No monitor did clearly better than chance: do not rely on any of them for these faults."
+        said = [f"of the {len(facts)} monitors {len(lucky)} did no better than chance"] if len(lucky) else []
         weak = self.by_category().set_index("guard").drop(columns="all").max()
-        blind = [str(category) for category in weak.index[weak < FAINT]]
-        said = f"Of the {len(facts)} monitors {len(lucky)} did no better than chance." if len(lucky) else ""
-        unseen = f" No monitor sees {' or '.join(blind)} (best MCC below {FAINT})." if blind else ""
-        return (said + unseen).strip()
+        if blind := [str(category) for category in weak.index[weak < FAINT]]:
+            said.append(f"no monitor sees {' or '.join(blind)} (best MCC below {FAINT})")
+        words = "; ".join(said)
+        return f"{words[0].upper()}{words[1:]}." if words else ""
 
     def _rivals(self) -> str:
         if len(self.guards) < 2 or self.table["scenario"].nunique() < 5:

@@ -16,7 +16,7 @@ from assay.benchmark.cells import Cells
 from assay.benchmark.measures import measured, multiclass_mcc
 from assay.benchmark.oracle import overall_outcome, overall_truth, specific_outcome, specific_truth
 from assay.benchmark.result import BenchmarkResult
-from assay.benchmark.scenario import Scenario, row_count
+from assay.benchmark.scenario import NO_LABEL, Scenario, row_count
 from assay.engine import progress
 from assay.errors import InputError, NotFittedError
 from assay.guard import CANCELLED, Guard
@@ -186,6 +186,13 @@ def _check(
         if guard.threshold is None:
             raise NotFittedError(
                 f"expected calibrated guards, got {name!r} without threshold; call calibrate(trace) first"
+            )
+    classes = min(guard.monitor.classes_ for guard in guards.values())
+    for scenario in scenarios:
+        if scenario.labels.min() < NO_LABEL or scenario.labels.max() >= classes:
+            raise InputError(
+                f"expected labels from 0 to {classes - 1} in scenario {scenario.name!r}, and {NO_LABEL} for "
+                f"novelties, got {int(scenario.labels.min())} to {int(scenario.labels.max())}"
             )
     names = [scenario.name for scenario in scenarios]
     if not scenarios or len(set(names)) < len(names):

@@ -10,7 +10,7 @@ from assay.cli.status import ALARM
 from assay.errors import InputError
 
 if TYPE_CHECKING:
-    from assay import BenchmarkResult, Guard, Network
+    from assay import BenchmarkResult, Guard, Network, Scenario
 
 USUAL_MONITORS = ["MaxSoftmax", "Energy", "Mahalanobis", "KNN", "ODIN"]
 
@@ -61,35 +61,42 @@ def benchmark(
     Example: `assay benchmark my.models:trained --train train.npz --test test.npz --report report.html`
     """
     import assay
-    from assay.cli.reference import data_at, network_at
+    from assay.cli.reference import network_at
 
     watched = network_at(network)
-    inputs, labels = data_at(test)
-    others = dict(_named_data(text) for text in novelty or [])
-    scenarios = assay.build_scenarios(
-        inputs,
-        labels,
-        network=watched,
-        severities=tuple(severity or (1, 5)),
-        novelty=others,
-        seed=seed,
-        faults=fault,
-    )
+    scenarios = _scenarios(watched, test, severity, novelty, fault, seed)
     guards = _guards(watched, monitor or USUAL_MONITORS, train, validation, false_alarm_rate, seed)
+    size = 1 if one_at_a_time else None
     result = assay.run_benchmark(
-        guards,
-        scenarios,
-        batch_size=1 if one_at_a_time else None,
-        checkpoint=checkpoint,
-        readouts=readouts,
-        seed=seed,
+        guards, scenarios, batch_size=size, checkpoint=checkpoint, readouts=readouts, seed=seed
     )
-    assay.save(result, output)
-    if report is not None:
-        assay.write_report([result], report, title="Which monitor to ship")
+    _keep(result, output, report)
     print(json.dumps(_facts(result, output)) if as_json else f"{result.summary()}\nsaved to {output}")
     if least_mcc is not None and result.by_guard()["specific_mcc"].max() < least_mcc:
         raise typer.Exit(ALARM)
+
+
+def _scenarios(
+    network: "Network",
+    test: str,
+    severity: list[int] | None,
+    novelty: list[str] | None,
+    fault: list[str] | None,
+    seed: int,
+) -> "list[Scenario]":
+    import assay
+    from assay.cli.reference import data_at
+
+    inputs, labels = data_at(test)
+    return assay.build_scenarios(
+        inputs,
+        labels,
+        network=network,
+        severities=tuple(severity or (1, 5)),
+        novelty=dict(_named_data(text) for text in novelty or []),
+        seed=seed,
+        faults=fault,
+    )
 
 
 def _guards(
@@ -148,6 +155,14 @@ def _parts(train: str, validation: str | None, seed: int) -> tuple[Any, Any]:
         (inputs[rows] if hasattr(inputs, "shape") else [inputs[row] for row in rows.tolist()], labels[rows])
         for rows in (order[cut:], order[:cut])
     )  # type: ignore[return-value]
+
+
+def _keep(result: "BenchmarkResult", output: Path, report: Path | None) -> None:
+    import assay
+
+    assay.save(result, output)
+    if report is not None:
+        assay.write_report([result], report, title="Which monitor to ship")
 
 
 def _named_data(text: str) -> tuple[str, Any]:

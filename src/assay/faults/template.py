@@ -16,7 +16,7 @@ from assay.errors import InputError
 
 SEVERITIES = range(1, 6)
 
-CHUNK = 2**18
+CHUNK = 2**19
 """Numbers worked on at once: few enough to stay in the processor's cache, many enough to be vectorised."""
 
 Corrupt: TypeAlias = Callable[[Tensor, int, torch.Generator], Tensor]
