@@ -49,18 +49,18 @@ def by_descent(problem):
     iterate = interior.solution(relaxation(problem))
     top = certificate.best_bound(problem, iterate.t_low - iterate.t_high)
     relaxed = Relaxed(iterate.x, iterate.x_low - iterate.x_high)
-    decided = True
+    kept, decided = 0, True
     for number, outcome in descend(problem, relaxed, top, 0, lambda: 60.0):
         if outcome.counts is not None:
             assert similar(problem, outcome.counts)
-            assert number == outcome.counts.sum() + problem.fixed_points
-            return number, decided
-        if outcome.refutation is not None:
+            assert number == outcome.counts.sum() + problem.fixed_points > kept
+            kept = number
+        elif outcome.refutation is not None:
             proof = outcome.refutation
             assert certificate.refuted(problem, np.array([number]), proof.cells, proof.total).all()
         else:
             decided = decided and outcome.exhausted
-    return 0, decided
+    return kept, decided
 
 
 @settings(deadline=None, max_examples=40)

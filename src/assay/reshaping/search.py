@@ -5,7 +5,7 @@ For a fixed number kept, s, the counts must lie within whole-number limits. Most
 free in a linear program that minimises the total violation, and points enter it by price until none is left.
 Violation is what is priced, not the number kept: for the latter most reduced costs are exactly zero, and
 choosing columns by their sign goes wrong. The vertex that comes out has few fractional columns, which a small
-integer program settles.
+integer program settles, or swaps of points do.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,15 +17,27 @@ import numpy as np
 from assay.reshaping.certificate import refuted
 from assay.reshaping.patterns import Floats, Integers
 from assay.reshaping.program import Problem
+from assay.reshaping.swaps import repaired
 
 FREE = 3000  # columns free at first
 MORE = 1000  # columns added per round
 ROUNDS = 60
-SPARE = (600, 1500, 1000, 2400)  # integral columns set free beside the fractional ones, attempt by attempt
-FEW = 300  # so few columns are searched whole at once, and then the answer is final
-WHOLE = 5000  # so many are searched whole at last
-SMALL_SEARCH, WHOLE_SEARCH = 8.0, 30.0  # seconds for one such search
+FEW = 300  # so few columns are searched whole, and then the answer is final
 AHEAD = 512  # numbers that a refutation is tried on at once
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Seconds for each small integer program and for swaps; columns free in the programs, one by one."""
+
+    small: float
+    swaps: float
+    spare: tuple[int, ...]
+
+
+QUICK = Effort(small=1.5, swaps=2.0, spare=(600,))
+THOROUGH = Effort(small=6.0, swaps=4.0, spare=(1500, 600, 2400))
+CLIMB = 40.0  # seconds in all for coming closer to the bound once there is an answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,25 +68,45 @@ class Outcome:
 def descend(
     problem: Problem, relaxed: Relaxed, top: int, seed: int, seconds_left: Callable[[], float]
 ) -> Iterator[tuple[int, Outcome]]:
-    """Attempts from the proven limit downwards, with their outcomes; the last one found something, or none
-    can.
+    """Attempts from the proven limit downwards until one succeeds, then upwards again; with their outcomes.
 
     A number that could be neither reached nor ruled out is passed over with growing strides, so that an
-    answer comes in time; the gap of the result then says so.
+    answer comes soon. What was passed over is then tried again with more effort, by halving.
     """
     rng = np.random.default_rng(seed)
-    least, number, stride = max(problem.fixed_points, 1), top, 1
+    least, number, stride, missed = max(problem.fixed_points, 1), top, 1, 0
     while number >= least:
-        outcome = attempt(problem, relaxed, number, rng, seconds_left)
+        outcome = attempt(problem, relaxed, number, rng, seconds_left, QUICK)
         yield number, outcome
         if outcome.counts is not None:
+            yield from _climb(problem, relaxed, number, missed, rng, seconds_left)
             return
         if outcome.refutation is not None:
             number = _next_possible(problem, outcome.refutation, number, least)
         elif outcome.exhausted:
             number -= 1
         else:
-            number, stride = number - stride, 2 * stride
+            missed, number, stride = number, number - stride, 2 * stride
+
+
+def _climb(
+    problem: Problem,
+    relaxed: Relaxed,
+    reached: int,
+    missed: int,
+    rng: np.random.Generator,
+    seconds_left: Callable[[], float],
+) -> Iterator[tuple[int, Outcome]]:
+    """Between a number that was reached and the lowest one that was missed."""
+    end = seconds_left() - CLIMB
+    while missed - reached > 1 and seconds_left() > max(end, 0.0):
+        number = (reached + missed) // 2
+        outcome = attempt(problem, relaxed, number, rng, seconds_left, THOROUGH)
+        yield number, outcome
+        if outcome.counts is not None:
+            reached = number
+        else:
+            missed = number
 
 
 def attempt(
@@ -83,6 +115,7 @@ def attempt(
     number: int,
     rng: np.random.Generator,
     seconds_left: Callable[[], float],
+    effort: Effort,
 ) -> Outcome:
     """Counts per column that keep exactly `number` points, or a proof that there are none, or neither."""
     share = (number - problem.fixed_points) / max(float(relaxed.counts.sum()), 1e-9)
@@ -91,28 +124,29 @@ def attempt(
     for _ in range(ROUNDS):
         repair.relax(seconds_left())
         if repair.violation < 1e-6:
-            break
+            return _settled(repair, rng, seconds_left, effort)
         entering = repair.entering(rng)
         if not len(entering):
             return Outcome(refutation=repair.refutation())
         repair.admit(entering)
-    if repair.violation >= 1e-6:
-        return Outcome()
-    return _settled(repair, seconds_left)
+    return Outcome()
 
 
-def _settled(repair: "Repair", seconds_left: Callable[[], float]) -> Outcome:
-    """Whole numbers for a fractional solution without violation."""
+def _settled(
+    repair: "Repair", rng: np.random.Generator, seconds_left: Callable[[], float], effort: Effort
+) -> Outcome:
+    """Whole numbers for a fractional solution without violation: by small programs, and by swaps."""
     columns = len(repair.counts)
-    for seed, spare in enumerate(SPARE if columns > FEW else ()):
-        found = repair.settle(repair.unsettled(spare), min(SMALL_SEARCH, seconds_left()), seed)
+    if columns <= FEW:
+        return Outcome(repair.settle(np.arange(columns), seconds_left()), exhausted=repair.impossible)
+    for seed, spare in enumerate(effort.spare):
+        found = repair.settle(repair.unsettled(spare), min(effort.small, seconds_left()), seed)
+        if found is None and seed == 0:
+            seconds = min(effort.swaps, seconds_left())
+            found = repaired(repair.problem, repair.number, repair.nearest(), rng, seconds)
         if found is not None:
             return Outcome(found)
-    if columns > WHOLE:
-        return Outcome()
-    longest = np.inf if columns <= FEW else WHOLE_SEARCH
-    found = repair.settle(np.arange(columns), min(longest, seconds_left()))
-    return Outcome(found, exhausted=repair.impossible)
+    return Outcome()
 
 
 class Repair:
@@ -168,10 +202,15 @@ class Repair:
         fractional = np.abs(self.values - np.rint(self.values)) > 1e-6
         return np.append(self.free[fractional], self.free[~fractional][:spare])
 
-    def settle(self, columns: Integers, seconds: float, seed: int = 0) -> Integers | None:
-        """All counts, with whole numbers found anew for these columns; None where there are none in time."""
+    def nearest(self) -> Integers:
+        """All counts, the fractional ones rounded."""
         counts = self.counts.copy()
         counts[self.free] = np.rint(self.values).astype(np.int64)
+        return counts
+
+    def settle(self, columns: Integers, seconds: float, seed: int = 0) -> Integers | None:
+        """All counts, with whole numbers found anew for these columns; None where there are none in time."""
+        counts = self.nearest()
         counts[columns] = 0
         solver = _solver(seconds)
         solver.setOptionValue("random_seed", seed)

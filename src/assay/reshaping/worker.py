@@ -55,7 +55,7 @@ def _keep(folder: Path, problem: Problem, seed: int, seconds_left: Any) -> None:
     top = certificate.best_bound(problem, multipliers)
     relaxed = Relaxed(iterate.x, iterate.x_low - iterate.x_high)
     for number, outcome in descend(problem, relaxed, top, seed, seconds_left):
-        if outcome.counts is not None:
+        if outcome.counts is not None:  # later ones keep more
             write(folder, "kept", counts=outcome.counts)
         elif outcome.refutation is not None:
             proof = outcome.refutation
