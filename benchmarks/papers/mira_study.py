@@ -12,7 +12,8 @@ from mira_variants import all_variants
 import assay
 from assay.mira import Tuning
 from assay.mira.detection import detection_table
-from assay.mira.score import results_over, swept
+from assay.mira.measurement import results_over
+from assay.mira.score import swept
 from assay.mira.settings import Settings
 
 

@@ -16,7 +16,8 @@ from torch import Tensor
 
 import assay
 from assay.mira.chi_square import surprisal
-from assay.mira.score import _found_range, swept
+from assay.mira.perturbation_range import found_range
+from assay.mira.score import swept
 from assay.mira.settings import Settings
 from assay.mira.weights import epsilon_steps, step_weights
 from assay.network import perturbable, replaced
@@ -76,7 +77,7 @@ def swept_variants(
     """Every average, form and estimator over one perturbation and range."""
     settings = Settings(**{"steps": 10, "tolerance": 0.01, **options})
     sweep = swept(network, train, test, [("penultimate",)], settings)
-    low, high = settings.epsilon_range or _found_range(sweep, settings)
+    low, high = settings.epsilon_range or found_range(sweep, settings)
     epsilons = epsilon_steps(low, high, settings.steps)
     weights = step_weights(epsilons)
     clean = features_of(sweep.observe(0.0))
