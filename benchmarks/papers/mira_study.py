@@ -54,7 +54,8 @@ def measured(subject: Subject, cache: Path) -> dict[str, Any]:
             "epsilon_min": result.epsilon_min,
         }
     row |= {"accuracy": result.accuracy, "dimensions": result.dimensions, "warnings": list(result.warnings)}
-    row["variants"] = all_variants(network, train, test, subject.thresholds[0], subject.options, subject.many)
+    low = row["thresholds"][str(subject.thresholds[0])]["epsilon_min"]
+    row["variants"] = all_variants(network, train, test, low, subject.options, subject.many)
     for estimator in ("empirical", "ledoit_wolf"):
         table = detection_table(
             network,

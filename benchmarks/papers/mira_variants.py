@@ -176,23 +176,23 @@ def all_variants(
     network: assay.Network,
     train: Any,
     test: Any,
-    threshold: float,
+    low: float,
     options: dict[str, Any],
     many: bool,
 ) -> dict[str, float]:
     """Every variant; with `many` also over other perturbations and ranges."""
-    fitted, own = network.observe(train), {**options, "accuracy_threshold": threshold}
+    fitted = network.observe(train)
     results = synthetic_variants(network, fitted, test)
-    results |= swept_variants(network, fitted, train, test, "", own)
+    results |= swept_variants(network, fitted, train, test, "", {**options, "epsilon_range": (low, 2 * low)})
     others: dict[str, dict[str, Any]] = {
         "to 30%: ": {"accuracy_threshold": 0.3},
         "l2: ": {"norm": "l2"},
         "random: ": {"perturbation": "random_sign"},
-        "to 5 epsilon_min: ": {"epsilon_range": (results["epsilon_min"], 5 * results["epsilon_min"])},
+        "to 5 epsilon_min: ": {"epsilon_range": (low, 5 * low)},
     }
     for prefix, changed in others.items() if many else ():
         try:
-            results |= swept_variants(network, fitted, train, test, prefix, {**own, **changed})
+            results |= swept_variants(network, fitted, train, test, prefix, {**options, **changed})
         except assay.errors.InputError:
             continue  # accuracy never falls that low under this perturbation: the variant has no value
     return results
