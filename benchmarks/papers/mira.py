@@ -62,6 +62,8 @@ def toy(arguments: argparse.Namespace) -> None:
 
 def tables(arguments: argparse.Namespace) -> None:
     rows = mira_tables.loaded(arguments.cache)
+    if not rows:
+        sys.exit(f"nothing measured yet in {arguments.cache}; run measure first")
     with pd.option_context("display.width", 200, "display.max_rows", 500, "display.max_columns", 30):
         print(mira_tables.networks_table(rows).round(3).to_string(index=False))
         for name in ("tabular", "vision", "text"):

@@ -115,7 +115,7 @@ class Sentences(nn.Module):
         return (self.encoder(**inputs).last_hidden_state * mask).sum(1) / mask.sum(1)
 
     def network(self) -> assay.Network:
-        return assay.Network.from_huggingface(self, self.tokenizer, max_length=40, batch_size=40)
+        return assay.Network.from_huggingface(self, self.tokenizer, max_length=32, batch_size=30)
 
     def vectors(self, texts: list[str]) -> Tensor:
         """What the head is trained on: the averaged token vectors of the frozen encoder."""

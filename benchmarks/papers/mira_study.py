@@ -12,7 +12,8 @@ from mira_variants import all_variants
 import assay
 from assay.mira import Tuning
 from assay.mira.detection import detection_table
-from assay.mira.score import results_over, swept
+from assay.mira.measurement import results_over
+from assay.mira.score import swept
 from assay.mira.settings import Settings
 
 
@@ -53,7 +54,8 @@ def measured(subject: Subject, cache: Path) -> dict[str, Any]:
             "epsilon_min": result.epsilon_min,
         }
     row |= {"accuracy": result.accuracy, "dimensions": result.dimensions, "warnings": list(result.warnings)}
-    row["variants"] = all_variants(network, train, test, subject.thresholds[0], subject.options, subject.many)
+    low = row["thresholds"][str(subject.thresholds[0])]["epsilon_min"]
+    row["variants"] = all_variants(network, train, test, low, subject.options, subject.many)
     for estimator in ("empirical", "ledoit_wolf"):
         table = detection_table(
             network,

@@ -81,11 +81,12 @@ def tracking(rows: list[dict[str, Any]], truth: str = "best empirical") -> pd.Da
     Over all, scores and detections are replaced by their ranks within the group, between 0 and 1: networks
     of different data are not comparable otherwise.
     """
-    names = set.intersection(*(set(row["variants"]) for row in rows))
+    names = set.union(*(set(row["variants"]) for row in rows))
     table = []
     for name in sorted(names):
         inside, shares = [], []
-        for _, members in _groups(rows):
+        for _, group in _groups(rows):
+            members = [row for row in group if name in row["variants"]]
             scores = np.array([row["variants"][name] for row in members])
             detected = np.array([row[truth] for row in members])
             if len(members) > 2 and np.isfinite(scores).all():

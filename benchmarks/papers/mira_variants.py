@@ -16,7 +16,8 @@ from torch import Tensor
 
 import assay
 from assay.mira.chi_square import surprisal
-from assay.mira.score import _found_range, swept
+from assay.mira.perturbation_range import found_range
+from assay.mira.score import swept
 from assay.mira.settings import Settings
 from assay.mira.weights import epsilon_steps, step_weights
 from assay.network import perturbable, replaced
@@ -76,7 +77,7 @@ def swept_variants(
     """Every average, form and estimator over one perturbation and range."""
     settings = Settings(**{"steps": 10, "tolerance": 0.01, **options})
     sweep = swept(network, train, test, [("penultimate",)], settings)
-    low, high = settings.epsilon_range or _found_range(sweep, settings)
+    low, high = settings.epsilon_range or found_range(sweep, settings)
     epsilons = epsilon_steps(low, high, settings.steps)
     weights = step_weights(epsilons)
     clean = features_of(sweep.observe(0.0))
@@ -175,23 +176,23 @@ def all_variants(
     network: assay.Network,
     train: Any,
     test: Any,
-    threshold: float,
+    low: float,
     options: dict[str, Any],
     many: bool,
 ) -> dict[str, float]:
     """Every variant; with `many` also over other perturbations and ranges."""
-    fitted, own = network.observe(train), {**options, "accuracy_threshold": threshold}
+    fitted = network.observe(train)
     results = synthetic_variants(network, fitted, test)
-    results |= swept_variants(network, fitted, train, test, "", own)
+    results |= swept_variants(network, fitted, train, test, "", {**options, "epsilon_range": (low, 2 * low)})
     others: dict[str, dict[str, Any]] = {
         "to 30%: ": {"accuracy_threshold": 0.3},
         "l2: ": {"norm": "l2"},
         "random: ": {"perturbation": "random_sign"},
-        "to 5 epsilon_min: ": {"epsilon_range": (results["epsilon_min"], 5 * results["epsilon_min"])},
+        "to 5 epsilon_min: ": {"epsilon_range": (low, 5 * low)},
     }
     for prefix, changed in others.items() if many else ():
         try:
-            results |= swept_variants(network, fitted, train, test, prefix, {**own, **changed})
+            results |= swept_variants(network, fitted, train, test, prefix, {**options, **changed})
         except assay.errors.InputError:
             continue  # accuracy never falls that low under this perturbation: the variant has no value
     return results

@@ -1,0 +1,128 @@
+"""From a sweep to results: what each layer makes of the perturbed inputs (MIRA, Eqs. 3 and 4)."""
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from assay.errors import InputError
+from assay.mira.bootstrap import interval, relative_rise, resampled_scores
+from assay.mira.chi_square import surprisal
+from assay.mira.distance import FeatureDistance
+from assay.mira.perturbation_range import found_range
+from assay.mira.result import FeatureSample, MiraResult
+from assay.mira.settings import Form, Settings
+from assay.mira.sweep import Sweep
+from assay.mira.weights import epsilon_steps, step_weights
+
+Array = NDArray[np.float64]
+
+_SHOWN = 150  # inputs in the t-SNE picture, clean and perturbed each
+
+
+def results_over(sweep: Sweep, settings: Settings) -> list[MiraResult]:
+    """The range, the steps and what they give, for every distance of the sweep."""
+    low, high = settings.epsilon_range or found_range(sweep, settings)
+    epsilons = epsilon_steps(low, high, settings.steps)
+    weights = step_weights(epsilons, settings.weight)
+    for epsilon in (0.0, *epsilons):
+        sweep.at(float(epsilon))
+    return [
+        _result(sweep, number, distance, epsilons, weights, settings)
+        for number, distance in enumerate(sweep.distances)
+    ]
+
+
+def surprisals(squared: Array, dimensions: int, form: Form) -> Array:
+    """Eq. 3, of the squared distance or, literally, of the distance."""
+    statistic = squared if form == "squared" else np.sqrt(squared)
+    return np.asarray(surprisal(statistic, dimensions))
+
+
+def _result(
+    sweep: Sweep,
+    number: int,
+    distance: FeatureDistance,
+    epsilons: Array,
+    weights: Array,
+    settings: Settings,
+) -> MiraResult:
+    readings = [sweep.at(float(epsilon)) for epsilon in epsilons]
+    clean, *moved = (
+        surprisals(reading.distances[number].numpy(), distance.dimensions, settings.form)
+        for reading in (sweep.at(0.0), *readings)
+    )
+    _check_baseline(float(clean.mean()), distance, settings.form)
+    # The integral is linear, so one number per input is enough for the score, its interval and the classes.
+    integrated = np.einsum("k,kn->n", weights, np.stack(moved))
+    draws = resampled_scores(integrated, clean, settings.resamples, settings.seed)
+    low = float(epsilons[0])
+    return MiraResult(
+        score=float(integrated.mean() / clean.mean() - 1),
+        epsilon_min=low,
+        epsilon_max=float(epsilons[-1]),
+        baseline=float(clean.mean()),
+        curve=pd.DataFrame(
+            {
+                "epsilon": epsilons,
+                "weight": weights,
+                "surprisal": [float(values.mean()) for values in moved],
+                "accuracy": [reading.accuracy for reading in readings],
+            }
+        ),
+        per_class=_per_class(sweep, integrated, clean, low, settings),
+        interval=interval(draws, settings.confidence),
+        confidence=settings.confidence,
+        accuracy=sweep.at(0.0).accuracy,
+        accuracy_threshold=settings.accuracy_threshold,
+        layer=distance.name,
+        dimensions=distance.dimensions,
+        fitted_rows=distance.rows,
+        warnings=distance.warnings,
+        draws=draws,
+        sample=_sample(sweep, distance, low, settings.seed),
+    )
+
+
+def _check_baseline(baseline: float, distance: FeatureDistance, form: Form) -> None:
+    if not baseline > 0:
+        remedy = "use form='squared'" if form == "literal" else "choose a layer whose features vary"
+        raise InputError(
+            f"expected clean inputs with a surprisal above 0 at layer {distance.name}, got {baseline:g} on "
+            f"average ({distance.dimensions} dimensions); {remedy}"
+        )
+
+
+def _per_class(sweep: Sweep, moved: Array, clean: Array, low: float, settings: Settings) -> pd.DataFrame:
+    """Definition 2 on the inputs of each label, with their own baseline; NaN where that is 0."""
+    labels = sweep.perturbation.labels
+    rows = []
+    for label in np.unique(labels.numpy()).tolist():
+        own = (labels == label).numpy()
+        draws = resampled_scores(moved[own], clean[own], settings.resamples, settings.seed)
+        lower, upper = interval(draws, settings.confidence)
+        rows.append(
+            {
+                "label": label,
+                "inputs": int(own.sum()),
+                "baseline": float(clean[own].mean()),
+                "score": float(
+                    relative_rise(moved[own].mean(keepdims=True), clean[own].mean(keepdims=True))[0]
+                ),
+                "lower": lower,
+                "upper": upper,
+                "accuracy": float(sweep.at(0.0).correct.numpy()[own].mean()),
+                "accuracy_at_epsilon_min": float(sweep.at(low).correct.numpy()[own].mean()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _sample(sweep: Sweep, distance: FeatureDistance, epsilon: float, seed: int) -> FeatureSample:
+    count = len(sweep)
+    chosen = np.random.default_rng(seed).choice(count, min(_SHOWN, count), replace=False)
+    rows = torch.from_numpy(np.sort(chosen))
+    before, after = (sweep.observe(size, rows) for size in (0.0, epsilon))
+    return FeatureSample(
+        distance.features(before), distance.features(after), sweep.perturbation.labels[rows], after.correct
+    )
