@@ -127,10 +127,10 @@ class Guard:
     def judge(self, trace: Trace) -> Verdict:
         """The monitor's part of a call: scores and alarms for what the network did."""
         threshold = self._decided_threshold()
-        scores = self.scores(trace)
+        scores, predictions = self.scores(trace), trace.predictions
         if threshold.ndim == 1:
-            threshold = threshold[trace.predictions]
-        return Verdict(trace.predictions, scores, ~torch.isfinite(scores) | (scores > threshold))
+            threshold = threshold[predictions]
+        return Verdict(predictions, scores, ~torch.isfinite(scores) | (scores > threshold))
 
     def scores(self, trace: Trace) -> Tensor:
         """The monitor's scores; NaN for every row of which anything is not finite."""

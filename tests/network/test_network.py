@@ -251,6 +251,33 @@ def test_pooling_follows_the_stated_rule():
         feature("sequence", lambda value: value)
 
 
+def test_features_are_those_before_an_activation_in_place(inputs):
+    class InPlace(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.conv = nn.Conv2d(1, 4, 3)
+            self.body = nn.Linear(64, 8)
+            self.head = nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.head(self.body(self.conv(x).relu_().flatten(1)).relu_())
+
+    module = InPlace()
+    trace = assay.Network(module, layers=("conv", "body")).observe(inputs)
+    maps = module.conv(inputs)
+    assert torch.allclose(trace.features["conv"], maps.mean(dim=(2, 3)), atol=1e-6)
+    assert torch.allclose(trace.features["body"], module.body(maps.relu().flatten(1)), atol=1e-6)
+
+
+def test_a_trace_shares_no_memory_with_inputs_that_were_not_asked_for(inputs):
+    flat = inputs.flatten(1).clone()
+    trace = assay.Network(nn.Sequential(nn.Linear(36, 3))).observe(flat)
+    kept = trace.features["penultimate"].clone()
+    flat.zero_()
+    assert torch.equal(trace.features["penultimate"], kept)
+
+
 def test_a_layer_that_does_not_exist_lists_those_that_do(module):
     with pytest.raises(InputError, match=r"\['fc'\].*'penultimate', 'conv', 'norm'"):
         assay.Network(module, layers="fc")

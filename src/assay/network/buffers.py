@@ -17,24 +17,37 @@ class RowBuffer:
     """
 
     def __init__(self) -> None:
+        self._only: Tensor | None = None
         self._rows: np.ndarray[Any, Any] | None = None
         self._used = 0
 
     def add(self, batch: Tensor) -> None:
-        values = batch.detach().cpu().numpy()
-        if self._rows is None:
-            self._rows = np.empty(values.shape, values.dtype)
+        batch = batch.detach().cpu()
+        if self._rows is None and self._only is None:
+            self._only = batch.clone()  # it may be a view of the inputs, which are not ours
+            return
+        if self._only is not None:
+            first, self._only = self._only, None
+            self._rows = np.empty(first.shape, first.numpy().dtype)
+            self._append(first)
+        self._append(batch)
+
+    def tensor(self) -> Tensor:
+        """The rows gathered; the buffer is spent."""
+        if self._only is not None:
+            return self._only
+        assert self._rows is not None
+        self._resize(self._used)
+        return torch.from_numpy(self._rows)
+
+    def _append(self, batch: Tensor) -> None:
+        assert self._rows is not None
+        values = batch.numpy()
         end = self._used + len(values)
         if end > len(self._rows):
             self._resize(end + max(4 * len(values), end // 64))
         self._rows[self._used : end] = values
         self._used = end
-
-    def tensor(self) -> Tensor:
-        """The rows gathered; the buffer is spent."""
-        assert self._rows is not None
-        self._resize(self._used)
-        return torch.from_numpy(self._rows)
 
     def _resize(self, length: int) -> None:
         assert self._rows is not None

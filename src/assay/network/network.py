@@ -1,7 +1,8 @@
 """Network: any classifier module, observed."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -177,13 +178,15 @@ class Network:
 
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits and pooled features of one batch, on the module's device."""
-        weight = next((p for p in self.module.parameters() if p.is_floating_point()), torch.empty(0))
-        inputs = placed(inputs, weight.device, weight.dtype)
         parts = list(self.module.modules())  # anew for every batch: a module may change in between
-        with evaluating(parts), heard(self.module, layers, parts) as outputs:
-            logits = _logits(self._run(inputs), length(inputs))
+        weight = _first_weight(parts)
+        inputs = placed(inputs, weight.device, weight.dtype)
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-        return logits, {name: self._pooled(name, outputs, mask) for name in layers}
+        row = partial(self._row, mask)
+        with evaluating(parts), heard(self.module, layers, parts, row) as features:
+            logits = _logits(self._run(inputs), length(inputs))
+        self._check_heard(features, layers)
+        return logits, {name: features[name] for name in layers}
 
     def _run(self, inputs: Inputs) -> Any:
         if not getattr(self.module, "differentiable", True) and _requires_grad(inputs):
@@ -202,16 +205,29 @@ class Network:
             error.add_note(f"assay: in the forward pass of {type(self.module).__name__} on {shapes(inputs)}")
             raise
 
-    def _pooled(self, name: str, outputs: Mapping[str, Tensor], mask: Tensor | None) -> Tensor:
-        if name not in outputs:
-            what = "a Linear layer" if name == PENULTIMATE else f"layer {name!r}"
-            raise InputError(
-                f"expected {what} to run in the forward pass of {type(self.module).__name__}, but none did; "
-                f"choose layers from {[other for other, _ in self.module.named_modules() if other]}"
-            )
+    def _row(self, mask: Tensor | None, name: str, output: Tensor) -> Tensor:
+        """One row of features per input from what a layer put out."""
         layer = None if name == PENULTIMATE else self.module.get_submodule(name)
         pool = self.pool.get(name) if isinstance(self.pool, Mapping) else self.pool
-        return pooled(outputs[name], layer, pool, mask).float()
+        return pooled(output, layer, pool, mask).float()
+
+    def _check_heard(self, features: Mapping[str, Tensor], layers: Sequence[str]) -> None:
+        for name in layers:
+            if name not in features:
+                what = "a Linear layer" if name == PENULTIMATE else f"layer {name!r}"
+                raise InputError(
+                    f"expected {what} to run in the forward pass of {type(self.module).__name__}, but none "
+                    f"did; choose layers from {[part for part, _ in self.module.named_modules() if part]}"
+                )
+
+
+def _first_weight(parts: Iterable[nn.Module]) -> Tensor:
+    """By its device and precision inputs are placed; the module's own iterator is slow where it matters."""
+    for part in parts:
+        for weight in part._parameters.values():
+            if weight is not None and weight.is_floating_point():
+                return weight
+    return torch.empty(0)
 
 
 def _logits(output: Any, count: int) -> Tensor:

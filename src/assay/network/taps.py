@@ -1,6 +1,6 @@
 """What the layers of a module said during one forward pass."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from threading import get_ident
@@ -17,10 +17,14 @@ PENULTIMATE = "penultimate"
 
 @contextmanager
 def heard(
-    module: nn.Module, layers: Sequence[str], parts: Sequence[nn.Module]
+    module: nn.Module,
+    layers: Sequence[str],
+    parts: Sequence[nn.Module],
+    row: Callable[[str, Tensor], Tensor],
 ) -> Iterator[dict[str, Tensor]]:
-    """A dict that a forward pass inside the context fills with the raw output of each layer.
+    """A dict that a forward pass inside the context fills with what `row` makes of each layer's output.
 
+    Outputs are read as soon as the layer has run: an activation that works in place may change them next.
     "penultimate" is the input of the last Linear that runs: every Linear reports, the last one stays. A
     layer that runs several times keeps its last output. Hooks are gone afterwards, also after an error; a
     pass that another thread makes meanwhile is not heard.
@@ -31,7 +35,9 @@ def heard(
     def after(name: str) -> Any:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
             if get_ident() == listener:
-                outputs[name] = first_tensor(output, name)
+                tensor = first_tensor(output, name)
+                made = row(name, tensor)
+                outputs[name] = made.clone() if made.data_ptr() == tensor.data_ptr() else made
 
         return hook
 
@@ -48,6 +54,8 @@ def heard(
             else:
                 _keep(stack, module.get_submodule(name).register_forward_hook(after(name)))
         yield outputs
+        if PENULTIMATE in outputs:
+            outputs[PENULTIMATE] = row(PENULTIMATE, outputs[PENULTIMATE])
 
 
 @contextmanager
