@@ -74,7 +74,7 @@ def jpeg(images: Tensor, severity: int, _: torch.Generator) -> Tensor:
 
 def _mixed(weights: Sequence[Sequence[float]], images: Tensor) -> Tensor:
     """Weighted sums of the channels."""
-    planes = torch.tensor(weights, dtype=images.dtype) @ images.flatten(2)
+    planes = images.new_tensor(weights) @ images.flatten(2)
     return planes.view(len(images), len(weights), *images.shape[2:])
 
 
