@@ -96,16 +96,13 @@ def test_jpeg_is_what_pillow_reads_back():
 
 
 def test_pixels_of_a_cell_share_the_mean_of_its_area():
-    image = torch.rand(1, 1, 20, 20, generator=torch.Generator().manual_seed(0))
-    halved = SHIFT["pixelate"](image, 2)
-    assert torch.allclose(halved[..., ::2, ::2], torch.nn.functional.avg_pool2d(image, 2), atol=1e-6)
-    assert torch.equal(halved[..., ::2, ::2], halved[..., 1::2, 1::2])
-    thirds = SHIFT["pixelate"](image, 4)
-    # With every pixel cut into 3 x 3, a cell of 10/3 pixels is a whole 10 x 10 of them.
-    fine = image.repeat_interleave(3, dim=2).repeat_interleave(3, dim=3)
-    centres = ((torch.arange(20) + 0.5) * 0.3).long()
-    expected = torch.nn.functional.avg_pool2d(fine, 10)[:, :, centres][..., centres]
-    assert torch.allclose(thirds, expected, atol=1e-6)
+    image = torch.rand(1, 1, 70, 70, generator=torch.Generator().manual_seed(0))
+    for severity, (fresh, period) in enumerate([(3, 5), (3, 7), (2, 5), (3, 10), (3, 14)], start=1):
+        # With every pixel cut into fresh x fresh, a cell of period / fresh pixels is period x period of them.
+        fine = image.repeat_interleave(fresh, dim=2).repeat_interleave(fresh, dim=3)
+        centres = ((torch.arange(70) + 0.5) * fresh / period).long()
+        expected = torch.nn.functional.avg_pool2d(fine, period)[:, :, centres][..., centres]
+        assert torch.allclose(SHIFT["pixelate"](image, severity), expected, atol=1e-6)
 
 
 def test_rotation_agrees_with_a_quarter_turn_and_keeps_to_its_bound():

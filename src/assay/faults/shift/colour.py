@@ -32,7 +32,7 @@ def saturate(images: Tensor, severity: int, _: torch.Generator) -> Tensor:
     """
     if images.shape[1] == 1:
         return images * (1 + severity / 5)
-    a, b = ((0.75, 0.0), (0.5, 0.0), (2.5, 0.0), (5.0, 0.1), (20.0, 0.2))[severity - 1]
+    a, b = ((0.8, 0.0), (0.6, 0.0), (2.5, 0.0), (5.0, 0.1), (20.0, 0.2))[severity - 1]
     value = images.amax(dim=1, keepdim=True)
     short = value - images
     saturation = short.amax(dim=1, keepdim=True) / value.clamp(min=1e-12)

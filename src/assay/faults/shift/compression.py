@@ -11,11 +11,13 @@ from assay.faults.shift.blocks import padded, transformed, widened
 
 
 def pixelate(images: Tensor, severity: int, _: torch.Generator) -> Tensor:
-    """Reduced to 60, 50, 40, 30 or 25 % of the side by averaging areas, and enlarged by repetition.
+    """Reduced to 60, 43, 40, 30 or 21 % of the side by averaging areas, and enlarged by repetition.
 
+    Published 60, 50, 40, 30 and 25 %. Cells of two or four whole pixels would leave an image that is made of
+    such cells, or was enlarged from them, nearer to itself than smaller cells do.
     A share p / q turns every q pixels into p cells, so one small matrix does all rows, another all columns.
     """
-    fresh, period = ((3, 5), (1, 2), (2, 5), (3, 10), (1, 4))[severity - 1]
+    fresh, period = ((3, 5), (3, 7), (2, 5), (3, 10), (3, 14))[severity - 1]
     whole = padded(images, period)
     down, across = _cells(fresh, period, whole.shape[-1], images.dtype)
     height, width = images.shape[-2:]
@@ -72,7 +74,7 @@ def jpeg(images: Tensor, severity: int, _: torch.Generator) -> Tensor:
 
 def _mixed(weights: Sequence[Sequence[float]], images: Tensor) -> Tensor:
     """Weighted sums of the channels."""
-    planes = torch.tensor(weights, dtype=images.dtype) @ images.flatten(2)
+    planes = images.new_tensor(weights) @ images.flatten(2)
     return planes.view(len(images), len(weights), *images.shape[2:])
 
 
