@@ -120,7 +120,7 @@ def combined(importance: OutputDistribution, tempering: OutputDistribution) -> O
     between[weak] = np.nan
     apart, reasons = convergence.agreement(both, between)
     effective = np.where(share >= 0.5, importance.diagnostics["effective_sample_size"], 1 / error**2)
-    reasons = [reason for reason in reasons if "only one" not in reason]
+    reasons = [reason for reason in reasons if "disagree" in reason]
     reasons += convergence.effective_reasons(effective, log_density, convergence.LEAST_EFFECTIVE)
     reasons += [reason for reason in tempering.reasons if "swap" in reason or "round trips" in reason]
     diagnostics = {f"importance_{name}": value for name, value in importance.diagnostics.items()}

@@ -10,6 +10,7 @@ import torch
 
 from assay.errors import InputError
 from assay.omniinput.plan import Budget, Plan
+from assay.omniinput.problem import Problem
 from assay.omniinput.space import InputSpace
 from assay.storage import load, save, storable
 
@@ -19,6 +20,9 @@ class Run(Protocol):
 
     plan: Plan
     budget: Budget
+
+    @property
+    def problem(self) -> Problem: ...
 
     @property
     def finished(self) -> bool: ...

@@ -82,14 +82,8 @@ def sample_outputs(
         swap_every=_at_least(1, "swap_every", swap_every),
         keep=_at_least(1, "keep", keep),
     )
-    if budget is None and seconds is None:
-        budget = DEFAULT_BUDGET
-    if (budget is not None and budget < 1) or (seconds is not None and seconds <= 0):
-        raise InputError(
-            f"expected a positive budget, got budget={budget} and seconds={seconds}; give either"
-        )
     kernels = _kernels(lm, kernel)
-    run = _run(sampler, lm, output_fn, where, kernels, relaxed, plan, Budget(budget, seconds))
+    run = _run(sampler, lm, output_fn, where, kernels, relaxed, plan, _budget(budget, seconds))
     keeper = Keeper(checkpoint, where, f"{sampler} {kernels}", checkpoint_every)
     dist = _finished(run, keeper)
     named = dataclasses.replace(
@@ -145,11 +139,10 @@ def distribution_of(run: Run) -> OutputDistribution | None:
 def _percents(run: Run, keeper: Keeper) -> Iterator[int]:
     """Advance to the end; yields once for every hundredth of the budget."""
     done = 0
-    problem: Problem = run.problem  # type: ignore[attr-defined]
     while not run.finished:
         run.advance()
         keeper.keep(run)
-        reached = min(100, int(100 * run.budget.fraction(problem.evaluations)))
+        reached = min(100, int(100 * run.budget.fraction(run.problem.evaluations)))
         yield from range(done, reached)
         done = max(done, reached)
 
@@ -182,6 +175,17 @@ def _run(
     if sampler == "tempering":
         return Tempering(language, kernels, plan, budget, generator)
     return ImportanceThenTempering(language, kernels, plan, budget, generator)
+
+
+def _budget(evaluations: int | None, seconds: float | None) -> Budget:
+    if evaluations is None and seconds is None:
+        evaluations = DEFAULT_BUDGET
+    if (evaluations is not None and evaluations < 1) or (seconds is not None and seconds <= 0):
+        raise InputError(
+            f"expected a positive budget, got budget={evaluations} and seconds={seconds}; "
+            "give model evaluations, seconds, or both"
+        )
+    return Budget(None if evaluations is None else int(evaluations), seconds)
 
 
 def _kernels(lm: CausalLM | None, choice: Any) -> list[Kernel]:

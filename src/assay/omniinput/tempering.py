@@ -84,7 +84,7 @@ class Tempering:
 
     @property
     def learners(self) -> list[Learned]:
-        return [kernel for kernel in self.kernels if isinstance(kernel, Learned)]
+        return list(dict.fromkeys(kernel for kernel in self.kernels if isinstance(kernel, Learned)))
 
     def _first_round(self) -> int:
         """Steps enough to change every site a few times, few enough for several rounds in a small budget."""

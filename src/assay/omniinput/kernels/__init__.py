@@ -27,11 +27,11 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "langevin": Langevin,
 }
 
-AUTO = ("learned", "crossover", "single-site")
+AUTO = ("learned", "learned", "crossover")
 
 
 def kernels_of(choice: str | Kernel | list[str | Kernel] | tuple[str | Kernel, ...]) -> list[Kernel]:
-    """The kernels a user asked for, by name or as objects; they take turns."""
+    """The kernels a user asked for, by name or as objects; they take turns, one named twice has two."""
     if choice == "auto":
         choice = list(AUTO)
     chosen = list(choice) if isinstance(choice, list | tuple) else [choice]
@@ -41,4 +41,5 @@ def kernels_of(choice: str | Kernel | list[str | Kernel] | tuple[str | Kernel, .
             f"expected kernels among {', '.join(KERNELS)} or 'auto', got {unknown or 'none'}; "
             "name one or several of them"
         )
-    return [KERNELS[kernel]() if isinstance(kernel, str) else kernel for kernel in chosen]
+    built = {name: KERNELS[name]() for name in chosen if isinstance(name, str)}
+    return [built[kernel] if isinstance(kernel, str) else kernel for kernel in chosen]

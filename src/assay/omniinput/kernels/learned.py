@@ -20,7 +20,7 @@ MOST_VALUES = 1024  # pair counts grow with the square of the values; above this
 UNIFORM = 0.1  # share of proposals drawn uniformly, so that nothing becomes impossible
 
 
-@dataclass
+@dataclass(eq=False)
 class Learned:
     """One evaluation a row.
 
@@ -62,14 +62,18 @@ class Learned:
         return (1 - UNIFORM) * torch.softmax(logs, dim=1) + UNIFORM / values
 
     def watch(self, sites: Tensor, rungs: int, values: int) -> None:
-        """Count the pairs in states (any number x rungs, sites), rung by rung."""
+        """Count the pairs in states (any number x rungs, sites), rung by rung.
+
+        A step changes about one site, so only states a sweep apart are news: pairs count for 1 / sites.
+        """
         if values > MOST_VALUES or sites.shape[1] < 2:
             return
         if self.counts is None:
             self.counts = torch.zeros(rungs, values, values, dtype=torch.float64)
         rung = torch.arange(len(sites)) % rungs
         place = (rung[:, None] * values + sites[:, :-1]) * values + sites[:, 1:]
-        self.counts += torch.bincount(place.flatten(), minlength=rungs * values**2).reshape(self.counts.shape)
+        seen = torch.bincount(place.flatten(), minlength=rungs * values**2)
+        self.counts += seen.reshape(self.counts.shape) / sites.shape[1]
 
     def learn(self, nearest: NDArray[np.int64]) -> None:
         """Tables for a new ladder, each rung from the counts of the old rung nearest to it.
