@@ -10,6 +10,7 @@ t_r = (p_r + epsilon) s - f_r - (P x)_r this is the shape that `interior` solves
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ class Problem:
     fixed_points: int
     target: Target
 
-    @property
+    @cached_property
     def available(self) -> Integers:
         """Test points per cell, candidates and fixed ones."""
         candidates = self.patterns.totals(self.multiplicity.astype(np.float64))
