@@ -71,6 +71,13 @@ class Problem:
         candidates = self.patterns.totals(self.multiplicity.astype(np.float64))
         return self.fixed + np.rint(candidates).astype(np.int64)
 
+    def similarity(self, counts: Integers) -> float:
+        """The smallest epsilon for which so many of each pattern, and the points that stay, are similar."""
+        kept = int(counts.sum()) + self.fixed_points
+        cells = np.rint(self.patterns.totals(counts.astype(np.float64))).astype(np.int64) + self.fixed
+        difference = np.abs(self.target.counts * kept - cells * self.target.total)
+        return float(difference.max() / (self.target.total * kept))
+
     @property
     def points(self) -> int:
         return self.fixed_points + int(self.multiplicity.sum())
