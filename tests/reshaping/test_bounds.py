@@ -217,6 +217,24 @@ def test_the_shape_must_be_given_where_any_size_runs():
         neuron_bounds(Network(module), ["penultimate"])
 
 
+def test_a_shape_that_does_not_fit_is_refused_in_one_sentence():
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    with pytest.raises(InputError, match="shape that Sequential takes, got \\(3,\\)") as caught:
+        neuron_bounds(Network(module), ["penultimate"], shape=(3,))
+    assert "While executing" not in str(caught.value)
+
+
+class Branching(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+
+
+def test_a_module_that_cannot_be_traced_is_refused_with_the_remedy():
+    module = nn.Sequential(nn.Linear(2, 2), Branching(), nn.Linear(2, 2))
+    with pytest.raises(InputError, match=r"can be traced.*from_data"):
+        neuron_bounds(Network(module), ["penultimate"])
+
+
 @pytest.mark.parametrize(("low", "high"), [(1.0, 0.0), (float("nan"), 1.0), (0.0, float("inf"))])
 def test_limits_that_make_no_sense_are_refused(low, high):
     with pytest.raises(InputError, match="low"):

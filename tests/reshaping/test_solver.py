@@ -35,6 +35,7 @@ def similar(problem, counts):
     cells = problem.patterns.totals(counts.astype(float)).astype(np.int64) + problem.fixed
     target = problem.target
     difference = np.abs(target.counts * kept - cells * target.total)
+    assert problem.similarity(counts) == (difference / (target.total * kept)).max()
     return bool((difference / (target.total * kept) <= target.epsilon).all())
 
 

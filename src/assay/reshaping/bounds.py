@@ -23,6 +23,8 @@ Limit = float | Tensor
 REMEDY = "use Bins.from_data with a margin instead, which counts what falls outside in overflow bins"
 LARGEST_SIDE = 256
 MOST_SIZES = 8
+# What tracing raises where a forward pass does something to its input that only a real tensor can bear.
+UNTRACEABLE = (TypeError, NotImplementedError, RuntimeError, ValueError, AttributeError, KeyError)
 
 
 def neuron_bounds(
@@ -76,7 +78,13 @@ LINES = Rules(
 
 def _propagated(module: nn.Module, layers: Sequence[str], box: Any, rules: Rules) -> dict[str, Any]:
     heard: dict[str, Any] = {}
-    _Propagation(module, frozenset(layers), heard, "", rules).run(box)
+    try:
+        _Propagation(module, frozenset(layers), heard, "", rules).run(box)
+    except RuntimeError as error:
+        raise InputError(
+            f"expected inputs of a shape that {type(module).__name__} takes, got {tuple(_shape(box))} "
+            f"({error}); pass shape="
+        ) from error
     if missing := [name for name in layers if name not in heard]:
         raise InputError(f"expected layers that run in the forward pass, got {missing}; choose others")
     return {name: heard[name] for name in layers}
@@ -103,12 +111,13 @@ class _Propagation(fx.Interpreter):
         inside = {name.removeprefix(prefix) for name in layers if name.startswith(prefix)} - {""}
         try:
             graph = _Tracer(frozenset(inside), rules).trace(module)
-        except (fx.proxy.TraceError, TypeError, NotImplementedError) as error:
+        except (fx.proxy.TraceError, *UNTRACEABLE) as error:
             raise InputError(
                 f"expected a module whose forward pass can be traced, got {type(module).__name__} "
                 f"({error}); {REMEDY}"
             ) from error
         super().__init__(module, graph=graph)
+        self.extra_traceback = False  # errors are for people: one sentence
         self.layers, self.heard, self.prefix, self.rules = layers, heard, prefix, rules
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -156,6 +165,11 @@ class _Propagation(fx.Interpreter):
 
     def _unsupported(self, name: str) -> InputError:
         return InputError(f"expected operations whose bounds are known, got {name}; {self.rules.remedy}")
+
+
+def _shape(box: Any) -> Sequence[int]:
+    interval: Interval = box.box if isinstance(box, Forms) else box
+    return interval.low.shape[1:]
 
 
 def _representative(value: Any) -> Tensor:

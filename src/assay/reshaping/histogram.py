@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 from assay.errors import InputError
 from assay.reshaping.bins import Bins
@@ -53,13 +54,17 @@ class Histogram:
             if not parts:
                 raise InputError("expected at least one Trace to count, got none; pass an iterable of Traces")
             return sum(parts[1:], start=parts[0])
-        cells = bins.cells(trace)
+        return cls.of_cells(bins.cells(trace), bins)
+
+    @classmethod
+    def of_cells(cls, cells: Tensor, bins: Bins) -> "Histogram":
+        """Count rows whose bins are known already, as `Bins.cells` gives them."""
         neurons = cells.shape[1]
         if not len(cells):
             return cls(bins, np.zeros((neurons, 1), np.int64), 0, 0)
         first, last = int(cells.min()), int(cells.max())
         width = last - first + 1
-        keys = (cells - first) + width * torch.arange(neurons)
+        keys = (cells.long() - first) + width * torch.arange(neurons)
         counts = torch.bincount(keys.flatten(), minlength=neurons * width).reshape(neurons, width)
         return cls(bins, counts.numpy(), first, len(cells))
 

@@ -10,6 +10,7 @@ t_r = (p_r + epsilon) s - f_r - (P x)_r this is the shape that `interior` solves
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,11 +65,18 @@ class Problem:
     fixed_points: int
     target: Target
 
-    @property
+    @cached_property
     def available(self) -> Integers:
         """Test points per cell, candidates and fixed ones."""
         candidates = self.patterns.totals(self.multiplicity.astype(np.float64))
         return self.fixed + np.rint(candidates).astype(np.int64)
+
+    def similarity(self, counts: Integers) -> float:
+        """The smallest epsilon for which so many of each pattern, and the points that stay, are similar."""
+        kept = int(counts.sum()) + self.fixed_points
+        cells = np.rint(self.patterns.totals(counts.astype(np.float64))).astype(np.int64) + self.fixed
+        difference = np.abs(self.target.counts * kept - cells * self.target.total)
+        return float(difference.max() / (self.target.total * kept))
 
     @property
     def points(self) -> int:

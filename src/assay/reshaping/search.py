@@ -35,7 +35,7 @@ class Effort:
     spare: tuple[int, ...]
 
 
-QUICK = Effort(small=1.5, swaps=2.0, spare=(600,))
+QUICK = Effort(small=3.0, swaps=1.0, spare=(600, 1500))
 THOROUGH = Effort(small=6.0, swaps=4.0, spare=(1500, 600, 2400))
 CLIMB = 40.0  # seconds in all for coming closer to the bound once there is an answer
 

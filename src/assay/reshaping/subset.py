@@ -67,12 +67,12 @@ class Reshaping:
     @property
     def similarity(self) -> float:
         """Portion similarity of the kept points and operation, counted anew; at most `epsilon`."""
-        return portion_similarity(_counted(self.cells[self.kept], self.operational), self.operational)
+        return self._similarity(self.cells[self.kept])
 
     @property
     def similarity_before(self) -> float:
         """Portion similarity of the whole test set and operation."""
-        return portion_similarity(_counted(self.cells, self.operational), self.operational)
+        return self._similarity(self.cells)
 
     def estimate(
         self,
@@ -157,6 +157,9 @@ class Reshaping:
 
         return class_figure(self.class_frequencies(), operational_labels)
 
+    def _similarity(self, cells: Tensor) -> float:
+        return portion_similarity(Histogram.of_cells(cells, self.operational.bins), self.operational)
+
     def figures(self) -> "list[Figure]":
         return [self.plot()] if self.labels is None else [self.plot(), self.plot_classes()]
 
@@ -190,7 +193,7 @@ def reshape(
             "observe the test set with the network the histogram was counted with"
         )
     removable = _mask(candidates, len(test))
-    if portion_similarity(_counted(bins, operational), operational) <= epsilon:
+    if portion_similarity(Histogram.of_cells(bins, operational.bins), operational) <= epsilon:
         kept, bound = torch.ones(len(test), dtype=torch.bool), len(test)
     else:
         kept, bound = _solve(
@@ -268,17 +271,6 @@ def _members(member: Integers, counts: Integers, seed: int) -> NDArray[np.bool_]
     kept = np.zeros(len(member), bool)
     kept[by_pattern] = rank < np.repeat(counts, sizes)
     return kept
-
-
-def _counted(bins: Tensor, like: Histogram) -> Histogram:
-    """The histogram of rows whose bins are known."""
-    if not len(bins):
-        return Histogram(like.bins, np.zeros((bins.shape[1], 1), np.int64), 0, 0)
-    first, last = int(bins.min()), int(bins.max())
-    width = last - first + 1
-    keys = bins.long() - first + width * torch.arange(bins.shape[1])
-    counts = torch.bincount(keys.flatten(), minlength=bins.shape[1] * width).reshape(-1, width)
-    return Histogram(like.bins, counts.numpy(), first, len(bins))
 
 
 def _narrow(bins: Tensor) -> Tensor:

@@ -76,9 +76,9 @@ def _diagnose(folder: Path, problem: Problem, seed: int, seconds_left: Any) -> N
         iterate = interior.solution(relaxation(larger), lambda: seconds_left() <= 0)
         top = certificate.best_bound(larger, iterate.t_low - iterate.t_high)
         relaxed = Relaxed(iterate.x, iterate.x_low - iterate.x_high)
-        for number, outcome in descend(larger, relaxed, top, seed, seconds_left):
-            if outcome.counts is not None:
-                write(folder, "would_do", epsilon=target.epsilon, number=number)
+        for _, outcome in descend(larger, relaxed, top, seed, seconds_left):
+            if outcome.counts is not None:  # what it reaches, which may be less than what was allowed
+                write(folder, "would_do", epsilon=problem.similarity(outcome.counts))
                 return
 
 
