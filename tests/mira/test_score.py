@@ -300,6 +300,29 @@ def test_few_rows_for_the_dimension_are_flagged_and_many_are_not():
     assert shrunk.baseline == pytest.approx(1, abs=0.35)
 
 
+def test_dead_and_dependent_features_are_left_out_and_change_nothing(network):
+    class Padded(Coordinates):
+        """Two features, one of them again, and one that never moves in training."""
+
+        def __init__(self):
+            super().__init__(size=4)
+
+        def forward(self, x):
+            still = torch.relu(x[:, :1].abs() - 30)
+            return self.head(torch.cat([x, x[:, 1:], still], 1))
+
+    train, test = gaussians(3_000), gaussians(500, seed=1)
+    fixed = {"epsilon_range": (0.5, 1.0), "steps": 3, "resamples": 10}
+    plain = assay.mira_score(network, train, test, **fixed)
+    padded = assay.mira_score(assay.Network(Padded()), train, test, **fixed)
+    assert padded.score == pytest.approx(plain.score, rel=1e-4)
+    assert padded.dimensions == 2
+    assert "2 of 4 directions did not vary" in padded.warnings[0]
+    shrunk = assay.mira_score(assay.Network(Padded()), train, test, still="shrink", **fixed)
+    assert "singular" in shrunk.warnings[0]
+    assert shrunk.dimensions == 4
+
+
 def test_a_layer_wider_than_the_sample_is_remedied_and_says_so():
     network = assay.Network(Coordinates(size=40))
     result = assay.mira_score(network, gaussians(30, size=40), gaussians(200, size=40), steps=2)
@@ -372,6 +395,7 @@ def test_bad_input_gets_one_clear_sentence(network, curved, curved_data):
         {"steps": 0},
         {"form": "cubic"},
         {"reference": "all"},
+        {"still": "keep"},
         {"covariance": "none"},
         {"estimator": "none"},
         {"norm": "l7"},

@@ -5,7 +5,7 @@ from typing import Any
 
 from assay.errors import InputError
 from assay.faults.norms import Norm
-from assay.mira.distance import Reference
+from assay.mira.distance import Reference, Still
 from assay.mira.measurement import results_over
 from assay.mira.perturbation import Attack, Perturbation
 from assay.mira.result import MiraResult
@@ -35,6 +35,7 @@ def mira_score(
     covariance: str = "tied",
     estimator: str = "empirical",
     reference: Reference = "nearest",
+    still: Still = "drop",
     form: Form = "squared",
     tolerance: float = 5e-3,
     resamples: int = 1000,
@@ -53,8 +54,9 @@ def mira_score(
     weight: p(epsilon), see `assay.mira.Weight`. perturbation: "fgsm", "pgd", "random_sign" or a function
     (network, inputs, labels, epsilon) -> inputs; norm: "linf", "l2", "l1"; low, high: bounds that moved
     inputs are cut to (Eq. 2 has none). covariance: "tied" or "per_class"; estimator: "empirical",
-    "ledoit_wolf" or "oas"; reference: distance to the "nearest" class or the "predicted" one. tolerance:
-    of epsilon_min, relative. resamples, confidence: of the bootstrap interval.
+    "ledoit_wolf" or "oas"; reference: distance to the "nearest" class or the "predicted" one; still: "drop"
+    or "shrink" directions in which training features do not vary. tolerance: of epsilon_min, relative.
+    resamples, confidence: of the bootstrap interval.
 
     Costs a forward pass over `train`, one backward pass over `test`, a forward pass for each step and about
     six for the range. Memory is one direction per test input and the features of one pass.
@@ -72,6 +74,7 @@ def mira_score(
         covariance=covariance,
         estimator=estimator,
         reference=reference,
+        still=still,
         form=form,
         tolerance=tolerance,
         resamples=resamples,
