@@ -48,7 +48,8 @@ def measured(subject: Subject, cache: Path) -> dict[str, Any]:
             start = time.perf_counter()
             found = measure(subject, row)
             folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({**row, **found, f"{part} seconds": time.perf_counter() - start}))
+            found[f"{part} seconds"] = time.perf_counter() - start
+            path.write_text(json.dumps({"name": subject.name, "group": subject.group, **found}))
         row |= json.loads(path.read_text())
     return row
 

@@ -323,6 +323,18 @@ def test_dead_and_dependent_features_are_left_out_and_change_nothing(network):
     assert shrunk.dimensions == 4
 
 
+def test_a_few_far_inputs_that_rule_the_score_are_named(network):
+    inputs, labels = gaussians(500, seed=1)
+    inputs[0] = torch.tensor([900.0, 900.0])
+    inputs[1] = torch.tensor([-900.0, 900.0])
+    fixed = {"epsilon_range": (0.5, 1.0), "steps": 3, "resamples": 10}
+    clean = assay.mira_score(network, gaussians(3_000), (inputs[2:], labels[2:]), **fixed)
+    assert not clean.warnings
+    ruled = assay.mira_score(network, gaussians(3_000), (inputs, labels), **fixed)
+    assert ruled.score < 0.1 * clean.score
+    assert "5 of 500 clean test inputs carry" in ruled.warnings[0]
+
+
 def test_a_layer_wider_than_the_sample_is_remedied_and_says_so():
     network = assay.Network(Coordinates(size=40))
     result = assay.mira_score(network, gaussians(30, size=40), gaussians(200, size=40), steps=2)
