@@ -123,6 +123,12 @@ def test_the_score_is_what_a_plain_rewriting_of_the_paper_gives(curved, curved_d
     assert result.score == pytest.approx(weighted, rel=1e-9)
 
 
+def test_one_step_stands_in_the_middle_of_the_range(curved, curved_data):
+    result = assay.mira_score(curved, *curved_data, accuracy_threshold=0.6, steps=1, resamples=10)
+    assert result.epsilon_max == 2 * result.epsilon_min
+    assert result.curve["epsilon"].tolist() == [1.5 * result.epsilon_min]
+
+
 def test_per_class_scores_are_the_score_of_each_class_alone(curved, curved_data):
     train, (inputs, labels) = curved_data
     whole = assay.mira_score(curved, train, (inputs, labels), epsilon_range=(0.1, 0.2), steps=5)

@@ -30,7 +30,7 @@ def results_over(sweep: Sweep, settings: Settings) -> list[MiraResult]:
     for epsilon in (0.0, *epsilons):
         sweep.at(float(epsilon))
     return [
-        _result(sweep, number, distance, epsilons, weights, settings)
+        _result(sweep, number, distance, (low, high), weights, settings)
         for number, distance in enumerate(sweep.distances)
     ]
 
@@ -45,10 +45,11 @@ def _result(
     sweep: Sweep,
     number: int,
     distance: FeatureDistance,
-    epsilons: Array,
+    bounds: tuple[float, float],
     weights: Array,
     settings: Settings,
 ) -> MiraResult:
+    epsilons = epsilon_steps(*bounds, settings.steps)
     readings = [sweep.at(float(epsilon)) for epsilon in epsilons]
     clean, *moved = (
         surprisals(reading.distances[number].numpy(), distance.dimensions, settings.form)
@@ -58,11 +59,10 @@ def _result(
     # The integral is linear, so one number per input is enough for the score, its interval and the classes.
     integrated = np.einsum("k,kn->n", weights, np.stack(moved))
     draws = resampled_scores(integrated, clean, settings.resamples, settings.seed)
-    low = float(epsilons[0])
     return MiraResult(
         score=float(integrated.mean() / clean.mean() - 1),
-        epsilon_min=low,
-        epsilon_max=float(epsilons[-1]),
+        epsilon_min=bounds[0],
+        epsilon_max=bounds[1],
         baseline=float(clean.mean()),
         curve=pd.DataFrame(
             {
@@ -72,7 +72,7 @@ def _result(
                 "accuracy": [reading.accuracy for reading in readings],
             }
         ),
-        per_class=_per_class(sweep, integrated, clean, low, settings),
+        per_class=_per_class(sweep, integrated, clean, bounds[0], settings),
         interval=interval(draws, settings.confidence),
         confidence=settings.confidence,
         accuracy=sweep.at(0.0).accuracy,
@@ -82,7 +82,7 @@ def _result(
         fitted_rows=distance.rows,
         warnings=distance.warnings + _few_carry(integrated, clean),
         draws=draws,
-        sample=_sample(sweep, distance, low, settings.seed),
+        sample=_sample(sweep, distance, bounds[0], settings.seed),
     )
 
 
