@@ -35,42 +35,67 @@ class Subject:
     """Whether all perturbations and both estimators of the monitors are tried."""
 
 
+PARTS = ("score", "variants", "detection")
+
+
 def measured(subject: Subject, cache: Path) -> dict[str, Any]:
-    """Score, variants and detections of a subject; from the cache where they were measured before."""
-    path = cache / "results" / f"{subject.group}-{subject.name}.json".replace(" ", "-")
-    if path.exists():
-        return json.loads(path.read_text())
-    start = time.perf_counter()
-    network, train, test = subject.network(), subject.train(), subject.test()
-    unknown = subject.unknown()
-    row: dict[str, Any] = {"name": subject.name, "group": subject.group, "thresholds": {}}
-    sweep = swept(network, train, test, [("penultimate",)], Settings(**subject.options))
+    """Score, variants and detections of a subject; each from the cache where it was measured before."""
+    folder = cache / "results" / f"{subject.group}-{subject.name}".replace(" ", "-")
+    row: dict[str, Any] = {"name": subject.name, "group": subject.group}
+    for part, measure in zip(PARTS, (_score, _variants, _detection), strict=True):
+        path = folder / f"{part}.json"
+        if not path.exists():
+            start = time.perf_counter()
+            found = measure(subject, row)
+            folder.mkdir(parents=True, exist_ok=True)
+            found[f"{part} seconds"] = time.perf_counter() - start
+            path.write_text(json.dumps({"name": subject.name, "group": subject.group, **found}))
+        row |= json.loads(path.read_text())
+    return row
+
+
+def _score(subject: Subject, row: dict[str, Any]) -> dict[str, Any]:
+    """At every threshold, from one sweep."""
+    sweep = swept(
+        subject.network(), subject.train(), subject.test(), [("penultimate",)], Settings(**subject.options)
+    )
+    found = {}
     for threshold in subject.thresholds:
-        settings = Settings(accuracy_threshold=threshold, **subject.options)
-        (result,) = results_over(sweep, settings)
-        row["thresholds"][str(threshold)] = {
+        (result,) = results_over(sweep, Settings(accuracy_threshold=threshold, **subject.options))
+        found[str(threshold)] = {
             "score": result.score,
             "interval": result.interval,
             "epsilon_min": result.epsilon_min,
         }
-    row |= {"accuracy": result.accuracy, "dimensions": result.dimensions, "warnings": list(result.warnings)}
+    return {
+        "thresholds": found,
+        "accuracy": result.accuracy,
+        "dimensions": result.dimensions,
+        "warnings": list(result.warnings),
+    }
+
+
+def _variants(subject: Subject, row: dict[str, Any]) -> dict[str, Any]:
     low = row["thresholds"][str(subject.thresholds[0])]["epsilon_min"]
-    row["variants"] = all_variants(network, train, test, low, subject.options, subject.many)
-    for estimator in ("empirical", "ledoit_wolf"):
+    return {
+        "variants": all_variants(
+            subject.network(), subject.train(), subject.test(), low, subject.options, subject.many
+        )
+    }
+
+
+def _detection(subject: Subject, row: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for estimator in ("empirical", "ledoit_wolf") if subject.many else ("empirical",):
         table = detection_table(
-            network,
-            train,
-            test,
-            unknown,
+            subject.network(),
+            subject.train(),
+            subject.test(),
+            subject.unknown(),
             "penultimate",
             Settings(**{**subject.options, "estimator": estimator}),
             subject.tuning,
         )
-        row[f"detections {estimator}"] = table.to_dict("list")
-        row[f"best {estimator}"] = float(table.groupby("unknown")["auroc"].max().mean())
-        if not subject.many:
-            break
-    row["seconds"] = time.perf_counter() - start
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(row))
-    return row
+        found[f"detections {estimator}"] = table.to_dict("list")
+        found[f"best {estimator}"] = float(table.groupby("unknown")["auroc"].max().mean())
+    return found

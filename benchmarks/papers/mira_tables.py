@@ -6,15 +6,22 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from mira_study import PARTS
 
 from assay.mira import rank_correlation
 
-PLAIN = "empirical squared mean"
-"""The variant that is the MIRA score."""
+PLAIN = "rank squared mean"
+"""The variant that is the MIRA score where training rows are many times the dimensions."""
 
 
 def loaded(cache: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted((cache / "results").glob("*.json"))]
+    """Networks of which every part is there."""
+    rows = []
+    for folder in sorted((cache / "results").iterdir()) if (cache / "results").exists() else []:
+        parts = [folder / f"{part}.json" for part in PARTS]
+        if all(path.exists() for path in parts):
+            rows.append({key: value for path in parts for key, value in json.loads(path.read_text()).items()})
+    return rows
 
 
 def family(row: dict[str, Any]) -> str:

@@ -123,6 +123,12 @@ def test_the_score_is_what_a_plain_rewriting_of_the_paper_gives(curved, curved_d
     assert result.score == pytest.approx(weighted, rel=1e-9)
 
 
+def test_one_step_stands_in_the_middle_of_the_range(curved, curved_data):
+    result = assay.mira_score(curved, *curved_data, accuracy_threshold=0.6, steps=1, resamples=10)
+    assert result.epsilon_max == 2 * result.epsilon_min
+    assert result.curve["epsilon"].tolist() == [1.5 * result.epsilon_min]
+
+
 def test_per_class_scores_are_the_score_of_each_class_alone(curved, curved_data):
     train, (inputs, labels) = curved_data
     whole = assay.mira_score(curved, train, (inputs, labels), epsilon_range=(0.1, 0.2), steps=5)
@@ -300,6 +306,41 @@ def test_few_rows_for_the_dimension_are_flagged_and_many_are_not():
     assert shrunk.baseline == pytest.approx(1, abs=0.35)
 
 
+def test_dead_and_dependent_features_are_left_out_and_change_nothing(network):
+    class Padded(Coordinates):
+        """Two features, one of them again, and one that never moves in training."""
+
+        def __init__(self):
+            super().__init__(size=4)
+
+        def forward(self, x):
+            still = torch.relu(x[:, :1].abs() - 30)
+            return self.head(torch.cat([x, x[:, 1:], still], 1))
+
+    train, test = gaussians(3_000), gaussians(500, seed=1)
+    fixed = {"epsilon_range": (0.5, 1.0), "steps": 3, "resamples": 10}
+    plain = assay.mira_score(network, train, test, **fixed)
+    padded = assay.mira_score(assay.Network(Padded()), train, test, **fixed)
+    assert padded.score == pytest.approx(plain.score, rel=1e-4)
+    assert padded.dimensions == 2
+    assert "2 of 4 directions did not vary" in padded.warnings[0]
+    shrunk = assay.mira_score(assay.Network(Padded()), train, test, still="shrink", **fixed)
+    assert "singular" in shrunk.warnings[0]
+    assert shrunk.dimensions == 4
+
+
+def test_a_few_far_inputs_that_rule_the_score_are_named(network):
+    inputs, labels = gaussians(500, seed=1)
+    inputs[0] = torch.tensor([900.0, 900.0])
+    inputs[1] = torch.tensor([-900.0, 900.0])
+    fixed = {"epsilon_range": (0.5, 1.0), "steps": 3, "resamples": 10}
+    clean = assay.mira_score(network, gaussians(3_000), (inputs[2:], labels[2:]), **fixed)
+    assert not clean.warnings
+    ruled = assay.mira_score(network, gaussians(3_000), (inputs, labels), **fixed)
+    assert ruled.score < 0.1 * clean.score
+    assert "5 of 500 clean test inputs carry" in ruled.warnings[0]
+
+
 def test_a_layer_wider_than_the_sample_is_remedied_and_says_so():
     network = assay.Network(Coordinates(size=40))
     result = assay.mira_score(network, gaussians(30, size=40), gaussians(200, size=40), steps=2)
@@ -372,6 +413,7 @@ def test_bad_input_gets_one_clear_sentence(network, curved, curved_data):
         {"steps": 0},
         {"form": "cubic"},
         {"reference": "all"},
+        {"still": "keep"},
         {"covariance": "none"},
         {"estimator": "none"},
         {"norm": "l7"},

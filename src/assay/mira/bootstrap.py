@@ -16,12 +16,12 @@ def resampled_scores(moved: Array, clean: Array, resamples: int, seed: int) -> A
     """
     generator = np.random.default_rng(seed)
     count, block = len(clean), max(1, _HELD // len(clean))
-    both = np.stack([moved, clean], axis=1)
+    both = moved + 1j * clean  # one gather and one mean for the pair
     draws = []
     for start in range(0, resamples, block):
-        chosen = generator.integers(0, count, (min(block, resamples - start), count))
+        chosen = generator.integers(0, count, (min(block, resamples - start), count), dtype=np.int32)
         means = both[chosen].mean(axis=1)
-        draws.append(relative_rise(means[:, 0], means[:, 1]))
+        draws.append(relative_rise(means.real, means.imag))
     return np.concatenate(draws)
 
 

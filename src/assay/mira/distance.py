@@ -2,16 +2,21 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import torch
 from torch import Tensor
 
 from assay.errors import InputError
 from assay.monitors import Mahalanobis
+from assay.monitors.moments import ClassMoments
 from assay.trace import Trace
 
 Reference = Literal["nearest", "predicted"]
+Still = Literal["drop", "shrink"]
+
+_STILL = 1e-6
+"""Share of the largest variance under which a direction counts as still: a thousandth of its spread."""
 
 
 class FeatureDistance:
@@ -19,6 +24,10 @@ class FeatureDistance:
 
     Several layers are joined into one vector per input, so that how they vary together counts too. The
     estimate of means and covariance is `assay.monitors.Mahalanobis`.
+
+    Directions in which the training features of a class do not vary (dead neurons, neurons that follow
+    from others) are left out, and the dimension is what remains: no distance is defined along them, and
+    shrinking instead lets them rule the score (docs/papers/mira.md). `still="shrink"` does that.
     """
 
     def __init__(
@@ -28,13 +37,18 @@ class FeatureDistance:
         covariance: str = "tied",
         estimator: str = "empirical",
         reference: Reference = "nearest",
+        still: Still = "drop",
     ) -> None:
-        if reference not in ("nearest", "predicted"):
+        if reference not in get_args(Reference):
             raise InputError(f"expected reference to be 'nearest' or 'predicted', got {reference!r}")
+        if still not in get_args(Still):
+            raise InputError(f"expected still to be 'drop' or 'shrink', got {still!r}")
         self.layers = tuple(layers)
         self.name = " + ".join(self.layers)
         self.reference = reference
+        self.still = still
         self.monitor = Mahalanobis(self.name, covariance=covariance, estimator=estimator)
+        self._moving: Tensor | None = None
 
     def fit(self, trace: Trace) -> Self:
         counts = torch.bincount(trace.known_labels, minlength=trace.logits.shape[1])
@@ -48,8 +62,11 @@ class FeatureDistance:
                 f"expected training data of every class for reference='predicted', got none of "
                 f"{(counts == 0).nonzero().flatten().tolist()}; use reference='nearest'"
             )
-        self.monitor.fit(self._joined(trace))
         self.rows = int(counts[counts > 0].min() if self.monitor.covariance == "per_class" else counts.sum())
+        joined = self._joined(trace)
+        self.width = joined.layer(self.name).shape[1]
+        self._moving = self._moving_directions(joined)
+        self.monitor.fit(self._joined(trace))
         self.dimensions = self.monitor.dimensions_[self.name]
         return self
 
@@ -61,28 +78,49 @@ class FeatureDistance:
         distances = self.monitor.distances(joined)
         return distances.gather(1, trace.predictions[:, None])[:, 0]
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What fitting had to do, and whether the sample can carry the dimension."""
-        if self.monitor.remedy_:
-            return (self.monitor.remedy_,)
-        shift = inflation(self.rows, self.dimensions)
-        if self.monitor.estimator != "empirical" or shift <= 0.5:
-            return ()
-        which = " in the smallest class" if self.monitor.covariance == "per_class" else ""
-        return (
-            f"{self.rows} training rows{which} are few for {self.dimensions} dimensions: squared distances "
-            f"of unseen inputs are inflated by {shift:.1f} standard deviations; fit on more rows, or with "
-            "estimator='ledoit_wolf'",
-        )
-
     def features(self, trace: Trace) -> Tensor:
-        """(N, d): the layer's features, or those of several layers side by side."""
+        """(N, width): the layer's features, or those of several layers side by side."""
         parts = [trace.layer(layer) for layer in self.layers]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What fitting had to do, and whether the sample can carry the dimension."""
+        sentences = []
+        if self.dimensions < self.width:
+            sentences.append(
+                f"{self.width - self.dimensions} of {self.width} directions did not vary in the training "
+                f"features and were left out; {self.dimensions} remain"
+            )
+        shift = inflation(self.rows, self.dimensions)
+        if self.monitor.remedy_:
+            sentences.append(self.monitor.remedy_)
+        elif self.monitor.estimator == "empirical" and shift > 0.5:
+            which = " in the smallest class" if self.monitor.covariance == "per_class" else ""
+            sentences.append(
+                f"{self.rows} training rows{which} are few for {self.dimensions} dimensions: squared "
+                f"distances of unseen inputs are inflated by {shift:.1f} standard deviations; fit on more "
+                "rows, or with estimator='ledoit_wolf'"
+            )
+        return tuple(sentences)
+
+    def _moving_directions(self, trace: Trace) -> Tensor | None:
+        """(width, d): those in which training features vary within classes; None where that is all.
+
+        None also where rows are too few to say, or an estimator that shrinks is to see to it.
+        """
+        if self.still == "shrink" or self.monitor.estimator != "empirical" or self.rows <= 2 * self.width:
+            return None
+        scatter = ClassMoments.of(iter([trace]), self.name).scatter
+        values, vectors = torch.linalg.eigh(scatter)
+        moving = values > _STILL * values[-1]
+        return None if moving.all() or not moving.any() else vectors[:, moving]
+
     def _joined(self, trace: Trace) -> Trace:
-        return Trace(trace.logits, {self.name: self.features(trace)}, trace.labels)
+        features = self.features(trace)
+        if self._moving is not None:
+            features = features.double() @ self._moving
+        return Trace(trace.logits, {self.name: features}, trace.labels)
 
 
 def inflation(rows: int, dimensions: int) -> float:

@@ -1,5 +1,7 @@
 """From a sweep to results: what each layer makes of the perturbed inputs (MIRA, Eqs. 3 and 4)."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import torch
@@ -28,7 +30,7 @@ def results_over(sweep: Sweep, settings: Settings) -> list[MiraResult]:
     for epsilon in (0.0, *epsilons):
         sweep.at(float(epsilon))
     return [
-        _result(sweep, number, distance, epsilons, weights, settings)
+        _result(sweep, number, distance, (low, high), weights, settings)
         for number, distance in enumerate(sweep.distances)
     ]
 
@@ -43,10 +45,11 @@ def _result(
     sweep: Sweep,
     number: int,
     distance: FeatureDistance,
-    epsilons: Array,
+    bounds: tuple[float, float],
     weights: Array,
     settings: Settings,
 ) -> MiraResult:
+    epsilons = epsilon_steps(*bounds, settings.steps)
     readings = [sweep.at(float(epsilon)) for epsilon in epsilons]
     clean, *moved = (
         surprisals(reading.distances[number].numpy(), distance.dimensions, settings.form)
@@ -56,11 +59,10 @@ def _result(
     # The integral is linear, so one number per input is enough for the score, its interval and the classes.
     integrated = np.einsum("k,kn->n", weights, np.stack(moved))
     draws = resampled_scores(integrated, clean, settings.resamples, settings.seed)
-    low = float(epsilons[0])
     return MiraResult(
         score=float(integrated.mean() / clean.mean() - 1),
-        epsilon_min=low,
-        epsilon_max=float(epsilons[-1]),
+        epsilon_min=bounds[0],
+        epsilon_max=bounds[1],
         baseline=float(clean.mean()),
         curve=pd.DataFrame(
             {
@@ -70,7 +72,7 @@ def _result(
                 "accuracy": [reading.accuracy for reading in readings],
             }
         ),
-        per_class=_per_class(sweep, integrated, clean, low, settings),
+        per_class=_per_class(sweep, integrated, clean, bounds[0], settings),
         interval=interval(draws, settings.confidence),
         confidence=settings.confidence,
         accuracy=sweep.at(0.0).accuracy,
@@ -78,9 +80,9 @@ def _result(
         layer=distance.name,
         dimensions=distance.dimensions,
         fitted_rows=distance.rows,
-        warnings=distance.warnings,
+        warnings=distance.warnings + _few_carry(integrated, clean),
         draws=draws,
-        sample=_sample(sweep, distance, low, settings.seed),
+        sample=_sample(sweep, distance, bounds[0], settings.seed),
     )
 
 
@@ -91,6 +93,23 @@ def _check_baseline(baseline: float, distance: FeatureDistance, form: Form) -> N
             f"expected clean inputs with a surprisal above 0 at layer {distance.name}, got {baseline:g} on "
             f"average ({distance.dimensions} dimensions); {remedy}"
         )
+
+
+def _few_carry(moved: Array, clean: Array) -> tuple[str, ...]:
+    """A sentence where the farthest hundredth of clean inputs rules the baseline, and so the score.
+
+    For Gaussian features their share is 6 %.
+    """
+    count = math.ceil(len(clean) / 100)
+    rest = np.argsort(clean)[:-count]
+    share = 1 - clean[rest].sum() / clean.sum()
+    if share < 0.3 or not clean[rest].any():
+        return ()
+    without = moved[rest].mean() / clean[rest].mean() - 1
+    return (
+        f"{count} of {len(clean)} clean test inputs carry {share:.0%} of the baseline, and without them the "
+        f"score would be {without:.4g}; look at them before you trust the score",
+    )
 
 
 def _per_class(sweep: Sweep, moved: Array, clean: Array, low: float, settings: Settings) -> pd.DataFrame:

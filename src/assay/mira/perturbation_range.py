@@ -39,7 +39,7 @@ def _guessed_epsilon(sweep: Sweep, settings: Settings, limit: float) -> float | 
             settings.accuracy_threshold,
             start=_SMALL * sweep.perturbation.scale(),
             limit=limit,
-            tolerance=0.02,
+            tolerance=0.05,  # a sample says no more than that
         ).epsilon
     except InputError:
         return None  # its accuracy starts too low or never falls far enough; all inputs decide

@@ -5,7 +5,7 @@ from typing import Any
 
 from assay.errors import InputError
 from assay.faults.norms import Norm
-from assay.mira.distance import Reference
+from assay.mira.distance import Reference, Still
 from assay.mira.measurement import results_over
 from assay.mira.perturbation import Attack, Perturbation
 from assay.mira.result import MiraResult
@@ -35,6 +35,7 @@ def mira_score(
     covariance: str = "tied",
     estimator: str = "empirical",
     reference: Reference = "nearest",
+    still: Still = "drop",
     form: Form = "squared",
     tolerance: float = 5e-3,
     resamples: int = 1000,
@@ -42,22 +43,19 @@ def mira_score(
 ) -> MiraResult:
     """MIRA(f, D, l) = 1/S0 * integral of E[S(f^l(x + delta)) - S0] p(epsilon) d epsilon (Eq. 4).
 
-    Features of `train` (DataLoader or (inputs, labels)) say what is normal: class means and a covariance.
-    S is the surprisal of the squared Mahalanobis distance, S0 its mean over the clean `test` inputs, which
-    FGSM then moves over [epsilon_min, 2 epsilon_min], where epsilon_min is the smallest perturbation that
-    brings accuracy down to `accuracy_threshold`. Differs from Eq. 3, which puts the distance itself into the
-    chi-square survival function: the squared distance has this distribution. form="literal" is Eq. 3 as it
-    stands. The integral is the trapezoid rule over `steps` values.
+    Features of `train` (DataLoader or (inputs, labels)) say what is normal. S is the surprisal of the squared
+    Mahalanobis distance, S0 its mean over the clean `test` inputs, which FGSM then moves over [epsilon_min,
+    2 epsilon_min]; epsilon_min is the smallest epsilon that brings accuracy down to `accuracy_threshold`.
+    Eq. 3 puts the distance itself into the chi-square survival function, but the squared distance has this
+    distribution; form="literal" is Eq. 3 as it stands. The integral is the trapezoid rule over `steps`.
 
-    layer: a layer, or several, whose features are then joined. epsilon_range: instead of the search.
-    weight: p(epsilon), see `assay.mira.Weight`. perturbation: "fgsm", "pgd", "random_sign" or a function
-    (network, inputs, labels, epsilon) -> inputs; norm: "linf", "l2", "l1"; low, high: bounds that moved
-    inputs are cut to (Eq. 2 has none). covariance: "tied" or "per_class"; estimator: "empirical",
-    "ledoit_wolf" or "oas"; reference: distance to the "nearest" class or the "predicted" one. tolerance:
-    of epsilon_min, relative. resamples, confidence: of the bootstrap interval.
-
-    Costs a forward pass over `train`, one backward pass over `test`, a forward pass for each step and about
-    six for the range. Memory is one direction per test input and the features of one pass.
+    layer: one, or several to be joined. epsilon_range: instead of the search. weight: p(epsilon), a `Weight`.
+    perturbation: "fgsm", "pgd", "random_sign" or a function (network, inputs, labels, epsilon) -> inputs.
+    norm: "linf", "l2", "l1". low, high: bounds of moved inputs. covariance: "tied", "per_class". estimator:
+    "empirical", "ledoit_wolf", "oas". reference: the "nearest" or the "predicted" class. still: "drop" or
+    "shrink" directions in which training features do not vary. tolerance: of epsilon_min, relative.
+    Costs a pass over `train`, a backward pass over `test`, a forward pass per step and about six for the
+    range; memory is one direction per test input and the features of one pass.
     """
     settings = Settings(
         accuracy_threshold=accuracy_threshold,
@@ -72,6 +70,7 @@ def mira_score(
         covariance=covariance,
         estimator=estimator,
         reference=reference,
+        still=still,
         form=form,
         tolerance=tolerance,
         resamples=resamples,

@@ -6,7 +6,7 @@ from typing import Literal
 
 from assay.errors import InputError
 from assay.faults.norms import Norm, checked
-from assay.mira.distance import FeatureDistance, Reference
+from assay.mira.distance import FeatureDistance, Reference, Still
 from assay.mira.perturbation import Attack, checked_attack
 from assay.mira.weights import Weight
 
@@ -29,6 +29,7 @@ class Settings:
     covariance: str = "tied"
     estimator: str = "empirical"
     reference: Reference = "nearest"
+    still: Still = "drop"
     form: Form = "squared"
     tolerance: float = 5e-3
     resamples: int = 1000
@@ -54,7 +55,11 @@ class Settings:
 
     def distance(self, layers: Sequence[str]) -> FeatureDistance:
         return FeatureDistance(
-            layers, covariance=self.covariance, estimator=self.estimator, reference=self.reference
+            layers,
+            covariance=self.covariance,
+            estimator=self.estimator,
+            reference=self.reference,
+            still=self.still,
         )
 
 
