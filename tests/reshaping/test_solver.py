@@ -12,6 +12,7 @@ from assay.reshaping import certificate, interior
 from assay.reshaping.patterns import Patterns
 from assay.reshaping.program import Problem, Target, distinct, extreme, relaxation, smallest_epsilon
 from assay.reshaping.search import Relaxed, descend
+from assay.reshaping.swaps import repaired
 
 EPSILONS = (0.05, 0.1, 0.2, 0.34)
 
@@ -192,6 +193,20 @@ def test_medium_problems_are_solved_to_proven_optimality():
     kept, proven = by_descent(problem)
     assert kept > 0
     assert proven
+
+
+def test_swaps_meet_all_limits_and_keep_the_number():
+    problem = random_problem(np.random.default_rng(3), 2000, neurons=6, sizes=6, epsilon=0.03, seen=500)
+    best, _ = by_descent(problem)
+    rng = np.random.default_rng(0)
+    nothing = np.zeros(problem.patterns.points, np.int64)
+    number = int(0.8 * best)
+    found = repaired(problem, number, nothing, rng, seconds=20.0)
+    assert found is not None
+    assert found.sum() == number
+    assert (found <= problem.multiplicity).all()
+    assert similar(problem, found)
+    assert repaired(problem, certificate.single_neuron_bound(problem) + 1, nothing, rng, seconds=0.2) is None
 
 
 def test_patterns_multiply_like_the_matrix_they_stand_for():

@@ -11,6 +11,7 @@ stands for what is happening out there.
 | bins, histogram, privacy | what a device counts (Definition 1, Eq. 3) |
 | similarity | when two histograms are alike (Definitions 2 and 3) |
 | cells, subset, mismatch | which test points are kept (Definition 4), and why where none can be |
-| patterns, program, interior, search, certificate, worker, process | the solver; none of it knows torch |
+| patterns, program, interior, search, swaps, certificate | the solver; none of it knows torch |
+| worker, process | the solver's own process, and the one that may end it |
 | indicator, bootstrap, weighting, estimate, trials | what follows for accuracy, and how sure that is |
 """

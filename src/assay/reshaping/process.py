@@ -5,11 +5,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from assay.engine import progress
 from assay.errors import AssayError
 from assay.reshaping.patterns import Patterns
 from assay.reshaping.program import Problem, Target
@@ -64,9 +66,8 @@ def _run(folder: Path, time_limit: float) -> None:
             env=environment,
         )
         try:
-            end = time.monotonic() + time_limit + GRACE
-            while process.poll() is None and time.monotonic() < end:
-                time.sleep(POLL)
+            for _ in progress(_waiting(process, time_limit + GRACE), "solving"):
+                pass
             ended = process.poll() is None
         finally:
             process.kill()
@@ -77,6 +78,14 @@ def _run(folder: Path, time_limit: float) -> None:
             f"the solver's process ended with status {process.returncode} "
             f"({message[-1] if message else 'no message'}); try fewer points or more memory"
         )
+
+
+def _waiting(process: "subprocess.Popen[bytes]", seconds: float) -> Iterator[None]:
+    """Until the process is done or the time is over."""
+    end = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < end:
+        time.sleep(POLL)
+        yield
 
 
 def _read(path: Path) -> dict[str, Any]:

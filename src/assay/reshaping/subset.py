@@ -179,7 +179,8 @@ def reshape(
     Definition 4 and Lemma 2 of the paper. Bins come with the histogram. `candidates` (mask or indices) says
     which points may be removed; all others stay. With `network`, its weights must be those the histogram
     was counted with. The solver runs in its own process, which is ended when `time_limit` (seconds) is over;
-    the best subset found by then is returned, with its gap. `seed` decides between subsets of equal size.
+    the best subset found by then is returned, with its gap. `seed` decides between subsets of equal size, and
+    gives the same one again unless the clock cut a search short.
 
     Time grows with points x neurons^2: about a second for 20,000 points and 20 neurons, about a minute for a
     million. Raises `CannotMatchError`, which says why and which epsilon would do, where no subset is similar.
