@@ -11,12 +11,14 @@ from assay.demo.first_look import first_look
 from assay.demo.home import home
 from assay.demo.monitorability import monitorability
 from assay.demo.setting import Setting, prepared
+from assay.demo.trial import trial
 from assay.report import Section, write_report
 
 CHAPTERS: tuple[Callable[[Setting], Section], ...] = (
     first_look,
     monitorability,
     doubts,
+    trial,
     drift,
     home,
     everything,
