@@ -81,6 +81,11 @@ def test_arrays_scalars_and_frames_come_back_equal(path):
     pd.testing.assert_frame_equal(back[3], frame)
 
 
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+def test_empty_arrays_come_back_empty(path, shape):
+    assert through_file(np.empty(shape), path).shape == shape
+
+
 def test_a_nested_storable_object_comes_back(path):
     assert through_file([Box(1), {"inner": Box("x")}], path) == [Box(1), {"inner": Box("x")}]
 
