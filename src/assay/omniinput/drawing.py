@@ -54,11 +54,17 @@ def _text_strip(dist: OutputDistribution, bins: list[int]) -> Figure:
     axes.text(0, -1, dist.output_name, weight="bold", fontsize=8)
     axes.text(0.13, -1, "an input with that output", weight="bold", fontsize=8)
     for row, bin in enumerate(bins):
-        text = dist.texts(bin)[int(dist.weights(bin).argmax())].replace("\n", " ").replace("$", r"\$")
+        text = _plain(dist.texts(bin)[int(dist.weights(bin).argmax())])
         shown = text if len(text) <= TEXT_WIDTH else text[: TEXT_WIDTH - 1] + "…"
         axes.text(0, row, f"{dist.edges[bin]:.4g} to {dist.edges[bin + 1]:.4g}", fontsize=8)
         axes.text(0.13, row, shown, fontsize=8, family="monospace")
     return figure
+
+
+def _plain(text: str) -> str:
+    """Text that any font can show: what is neither ASCII nor Latin becomes a dot, dollars are no formulas."""
+    shown = (letter if letter.isprintable() and ord(letter) < 0x250 else "·" for letter in text)
+    return "".join(shown).replace("$", r"\$")
 
 
 def _image_strip(dist: OutputDistribution, bins: list[int]) -> Figure:
