@@ -130,7 +130,8 @@ class Guard:
         scores, predictions = self.scores(trace), trace.predictions
         if threshold.ndim == 1:
             threshold = threshold[predictions]
-        return Verdict(predictions, scores, ~torch.isfinite(scores) | (scores > threshold))
+        alarm = scores > threshold
+        return Verdict(predictions, scores, alarm if all_finite(scores) else alarm | ~torch.isfinite(scores))
 
     def scores(self, trace: Trace) -> Tensor:
         """The monitor's scores; NaN for every row of which anything is not finite."""
