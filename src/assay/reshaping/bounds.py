@@ -43,10 +43,9 @@ def neuron_bounds(
     cover all of them where there are at most eight. `sharper` follows each value as linear functions of the
     input through Linear, ReLU and flattening layers, for networks made of these.
     """
-    if unknown := [name for name in layers if name not in dict(network.module.named_modules())]:
-        unknown = [name for name in unknown if name != PENULTIMATE]
-        if unknown:
-            raise InputError(f"expected layers of the network, got {unknown}; choose from its module names")
+    known = {PENULTIMATE, *(name for name, _ in network.module.named_modules())}
+    if unknown := [name for name in layers if name not in known]:
+        raise InputError(f"expected layers of the network, got {unknown}; choose from its module names")
     found: dict[str, tuple[Tensor, Tensor]] = {}
     with torch.no_grad(), evaluating(list(network.module.modules())):
         for size in _shapes(network.module, low, high, shape):
