@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 # more than `import torch`.
 _HOMES = {
     "AccuracyEstimator": "volatility",
+    "AnnotationItems": "omniinput.annotation_items",
     "AssayError": "errors",
     "BenchmarkResult": "benchmark",
     "Bins": "reshaping.bins",
@@ -23,6 +24,8 @@ _HOMES = {
     "MonitorabilityValidation": "mira",
     "Network": "network",
     "OutputDistribution": "omniinput.distribution",
+    "PrecisionRecall": "omniinput.precision_curve",
+    "PrecisionRecallComparison": "omniinput.precision_comparison",
     "Reshaping": "reshaping.subset",
     "ReshapingTrials": "reshaping.trials",
     "Scenario": "benchmark",
@@ -32,7 +35,9 @@ _HOMES = {
     "VolatilityWatch": "volatility",
     "accuracy": "reshaping.indicator",
     "build_scenarios": "benchmark",
+    "choose_items": "omniinput.annotation_choice",
     "compare_monitorability": "mira",
+    "compare_precision_recall": "omniinput.precision_comparison",
     "compare_volatility": "volatility",
     "cross_model_normalised": "omniinput.normalisation",
     "estimate_accuracy": "volatility",
@@ -42,6 +47,7 @@ _HOMES = {
     "mira_score": "mira",
     "neuron_bounds": "reshaping.bounds",
     "portion_similarity": "reshaping.similarity",
+    "precision_recall": "omniinput.precision",
     "recall": "reshaping.indicator",
     "reshape": "reshaping.subset",
     "run_benchmark": "benchmark",
@@ -88,9 +94,15 @@ if TYPE_CHECKING:
     from assay.mira import mira_score as mira_score
     from assay.mira import validate_monitorability as validate_monitorability
     from assay.network import Network as Network
+    from assay.omniinput.annotation_choice import choose_items as choose_items
+    from assay.omniinput.annotation_items import AnnotationItems as AnnotationItems
     from assay.omniinput.distribution import OutputDistribution as OutputDistribution
     from assay.omniinput.language import CausalLM as CausalLM
     from assay.omniinput.normalisation import cross_model_normalised as cross_model_normalised
+    from assay.omniinput.precision import precision_recall as precision_recall
+    from assay.omniinput.precision_comparison import PrecisionRecallComparison as PrecisionRecallComparison
+    from assay.omniinput.precision_comparison import compare_precision_recall as compare_precision_recall
+    from assay.omniinput.precision_curve import PrecisionRecall as PrecisionRecall
     from assay.omniinput.sampling import sample_outputs as sample_outputs
     from assay.omniinput.space import InputSpace as InputSpace
     from assay.report import write_report as write_report
