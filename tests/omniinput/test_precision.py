@@ -236,3 +236,24 @@ def test_a_curve_is_a_result(dist, tmp_path):
     assert len(curve.figures()) == 3
     again = assay.precision_recall(dist, graded)
     assert np.array_equal(again.precision_copies, curve.precision_copies)  # the seed decides everything
+
+
+def test_more_annotations_bring_the_curve_closer_at_the_known_rate(dist):
+    """Without replacement, the error of a mean falls as sqrt(1/n - 1/N); the difference is its mean size."""
+    one_bin = without(dist, log_density=np.where(np.arange(BINS) == 7, dist.log_density, np.nan))
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({"bin": 7, "score": generator.random(200), "annotator": "ann"})
+    found = assay.precision_convergence(one_bin, frame, numbers=(5, 20, 80, 200), trials=400)
+    spread = frame["score"].std() * np.sqrt(1 / np.array([5, 20, 80]) - 1 / 200) * math.sqrt(2 / math.pi)
+    assert found.to_frame()["mean_difference"][:3].to_numpy() == pytest.approx(spread, rel=0.12)
+    assert found.to_frame()["mean_difference"][3] == pytest.approx(0, abs=1e-12)
+    assert "With 5 annotations" in found.summary()
+
+
+def test_convergence_is_a_result(dist, tmp_path):
+    found = assay.precision_convergence(dist, rule, confident="high", trials=2)
+    assay.save(found, tmp_path / "found")
+    assert assay.load(tmp_path / "found").to_frame().equals(found.to_frame())
+    assert found.plot().axes
+    with pytest.raises(InputError, match="positive numbers"):
+        assay.precision_convergence(dist, rule, numbers=(0,))

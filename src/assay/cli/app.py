@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.annotate import annotate
 from assay.cli.benchmark import benchmark
 from assay.cli.demo import demo
 from assay.cli.mira import mira
 from assay.cli.observe import observe
+from assay.cli.precision import precision
 from assay.cli.reshape import reshape
 from assay.cli.sample import sample
 from assay.cli.status import WRONG_USE
@@ -24,10 +26,12 @@ app = typer.Typer(
 )
 
 COMMANDS = (
+    annotate,
     benchmark,
     demo,
     mira,
     observe,
+    precision,
     reshape,
     sample,
     volatility,

@@ -39,9 +39,10 @@ def curve_of(
     dist: OutputDistribution, scores: Scores, confident: str, level: float = 0.95, seed: int = 0
 ) -> PrecisionRecall:
     """The curve of scores that were checked already."""
-    _check(confident, level)
+    if not 0 < level < 1:
+        raise InputError(f"expected a level between 0 and 1, got {level:g}; 0.95 is usual")
     count = len(dist.log_density)
-    order, left_out = _judged_bins(dist, scores, confident)
+    order, left_out = judged_bins(dist, scores, confident)
     generator = np.random.default_rng(seed)
     by_bin = bin_precision(scores, count)[order]
     bin_copies = bin_precision_copies(scores, count, COPIES, generator)[:, order]
@@ -78,18 +79,13 @@ def curve_of(
     )
 
 
-def _check(confident: str, level: float) -> None:
+def judged_bins(dist: OutputDistribution, scores: Scores, confident: str) -> tuple[NDArray[np.int64], int]:
+    """Visited bins from the most confident judged one to the least, and how many before them are left out."""
     if confident not in DIRECTIONS:
         raise InputError(
             f"expected confident='low' or 'high', got {confident!r}; a likelihood is sure where its negative "
             "log is low, a classifier where its logit is high"
         )
-    if not 0 < level < 1:
-        raise InputError(f"expected a level between 0 and 1, got {level:g}; 0.95 is usual")
-
-
-def _judged_bins(dist: OutputDistribution, scores: Scores, confident: str) -> tuple[NDArray[np.int64], int]:
-    """Visited bins from the most confident judged one to the least, and how many before them are left out."""
     judged = np.bincount(scores.item_bins, minlength=len(dist.log_density)) > 0
     visited = np.flatnonzero(dist.visited)
     visited = visited if confident == "low" else visited[::-1]

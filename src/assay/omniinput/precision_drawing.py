@@ -14,6 +14,7 @@ from assay.omniinput.precision_curve import PrecisionRecall
 
 if TYPE_CHECKING:
     from assay.omniinput.precision_comparison import PrecisionRecallComparison
+    from assay.omniinput.precision_convergence import PrecisionConvergence
 
 COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MOST_BINS, MOST_IMAGES = 14, 8
@@ -123,6 +124,30 @@ def _image_examples(curve: PrecisionRecall, bins: list[int]) -> Figure:
             axes.set_xlabel(f"{curve.example_scores[index]:.2f}", fontsize=6, labelpad=1)
         grid[row, 0].set_ylabel(_threshold(curve, bin), rotation=0, ha="right", va="center", fontsize=7)
     figure.suptitle("Judged inputs and their scores", fontsize=9)
+    return figure
+
+
+def convergence_figure(found: "PrecisionConvergence") -> Figure:
+    """Curves of the first draws, darker with more items, over the curve of all."""
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.add_subplot()
+    for place, number in enumerate(found.numbers):
+        x, y = found.log_recall[place, 0] / math.log(10), found.precision[place, 0]
+        shade = 0.25 + 0.6 * place / max(len(found.numbers) - 1, 1)
+        axes.plot(x, y, "o-", markersize=3, linewidth=1, color=BLUE, alpha=shade, label=f"{number} a bin")
+    axes.plot(
+        found.whole_log_recall / math.log(10),
+        found.whole_precision,
+        color="black",
+        linewidth=1.5,
+        label="all",
+    )
+    axes.set_xlabel("log10 of recall")
+    axes.set_ylabel("precision")
+    axes.set_ylim(-0.03, 1.03)
+    axes.set_title(found.title)
+    axes.grid(color=GREY, alpha=0.2)
+    axes.legend(frameon=False, fontsize=8)
     return figure
 
 
