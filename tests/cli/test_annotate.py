@@ -71,9 +71,7 @@ def test_items_can_be_added_where_they_are_needed(run):
     run("annotate", "--store", "labels.db", "--per-bin", "2", "--export", "labels.csv")
     with AnnotationStore("labels.db") as store:
         before = store.items().counts.sum()
-    run(
-        "annotate", "--store", "labels.db", "--total", "11", "--export", "labels.csv"
-    )  # without --add: as it is
+    run("annotate", "--store", "labels.db", "--total", "11", "--export", "labels.csv")  # as it is
     run("annotate", "--store", "labels.db", "--total", "11", "--add", "--export", "labels.csv")
     with AnnotationStore("labels.db") as store:
         assert store.items().counts.sum() == before + 11

@@ -35,6 +35,7 @@ def _listening(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
+        listening.listen()  # before the address is said: whoever comes at once waits instead of failing
     except (OSError, OverflowError) as error:
         listening.close()
         raise InputError(f"cannot listen on port {port} ({error}); choose another with --port") from error
