@@ -265,8 +265,43 @@ def _pieces(path: Path, vocab: int) -> list[str]:
     return pieces
 
 
+class Residual(nn.Module):
+    """Two 3x3 convolutions beside a shortcut, as in the residual network of Grathwohl et al. 2021 (Swish)."""
+
+    def __init__(self, channels: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1, stride=stride)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+        self.shortcut = nn.Conv2d(channels, channels, 1, stride=stride) if stride > 1 else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.second(nn.functional.silu(self.first(x)))
+        return nn.functional.silu(inner + self.shortcut(x))
+
+
+def _mlp() -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 784, 128), nn.ReLU(), nn.Linear(128, 1))
+
+
+def _cnn() -> nn.Sequential:
+    channels, strides, layers = (3, 32, 32, 128, 128), (1, 2, 2, 1), []
+    for before, after, stride in zip(channels, channels[1:], strides, strict=False):
+        layers += [nn.Conv2d(before, after, 3, padding=1, stride=stride), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 1))
+
+
+def _res(channels: int = 32) -> nn.Sequential:
+    """Two blocks that halve the image and two that do not; the original has six of those, of 64 channels."""
+    blocks = [Residual(channels, stride) for stride in (2, 2, 1, 1)]
+    lifted = nn.Conv2d(3, channels, 3, padding=1)
+    return nn.Sequential(lifted, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1))
+
+
+BACKBONES = {"mlp": _mlp, "cnn": _cnn, "res": _res}
+
+
 class MnistNet(nn.Module):
-    """Paper appendix E: pixels as 3 channels by a 3x3 convolution, then an MLP or a CNN backbone, one logit.
+    """Paper appendix E: pixels as 3 channels by a 3x3 convolution, a backbone of `BACKBONES`, one logit.
 
     The paper feeds one-hot pixels of 256 values; here a pixel is its value over 255, which the first
     convolution of one-hot planes can represent and which costs 256 times less.
@@ -275,22 +310,7 @@ class MnistNet(nn.Module):
     def __init__(self, backbone: str) -> None:
         super().__init__()
         self.first = nn.Conv2d(1, 3, 3, padding=1)
-        if backbone == "mlp":
-            self.rest = nn.Sequential(nn.Flatten(), nn.Linear(3 * 784, 128), nn.ReLU(), nn.Linear(128, 1))
-        else:
-            self.rest = nn.Sequential(
-                nn.Conv2d(3, 32, 3, padding=1),
-                nn.ReLU(),
-                nn.Conv2d(32, 32, 3, padding=1, stride=2),
-                nn.ReLU(),
-                nn.Conv2d(32, 128, 3, padding=1, stride=2),
-                nn.ReLU(),
-                nn.Conv2d(128, 128, 3, padding=1),
-                nn.ReLU(),
-                nn.AdaptiveAvgPool2d(1),
-                nn.Flatten(),
-                nn.Linear(128, 1),
-            )
+        self.rest = BACKBONES[backbone]()
 
     def forward(self, pixels: Tensor) -> Tensor:
         """(B, 28, 28) values 0 to 255, integers or floats, to (B,) logits of the class 1."""

@@ -20,6 +20,7 @@ Array = NDArray[np.float64]
 
 PROBE = 128  # uniform draws that show the bulk of the outputs
 FIRST_RUNGS = 8
+LEAST_ROUND = 16  # steps
 ROUNDS = 5  # of adaptation at least, each twice as long as the one before
 
 
@@ -87,12 +88,15 @@ class Tempering:
         return list(dict.fromkeys(kernel for kernel in self.kernels if isinstance(kernel, Learned)))
 
     def _first_round(self) -> int:
-        """Steps enough to change every site a few times, few enough for several rounds in a small budget."""
+        """Steps enough to change every site a few times, few enough for several rounds in a small budget.
+
+        What a step costs is not known where only seconds are given; then the rounds start short.
+        """
         thorough = 4 * self.problem.space.sites
         if self.budget.evaluations is None:
-            return max(16, thorough)
+            return LEAST_ROUND
         left = self.budget.evaluations * self.plan.adapt_share * (1 - self.spent_before)
-        return int(np.clip(left / (self.rows * 2**ROUNDS), 16, max(16, thorough)))
+        return int(np.clip(left / (self.rows * 2**ROUNDS), LEAST_ROUND, max(LEAST_ROUND, thorough)))
 
     @property
     def rows(self) -> int:
