@@ -284,13 +284,12 @@ def _mlp() -> nn.Sequential:
 
 
 def _cnn() -> nn.Sequential:
-    channels, strides, layers = (3, 32, 32, 128, 128), (1, 2, 2, 1), []
-    for before, after, stride in zip(channels, channels[1:], strides, strict=False):
-        layers += [nn.Conv2d(before, after, 3, padding=1, stride=stride), nn.ReLU()]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 1))
+    """Two layers of 32 and 128 filters; the paper's "two 2-layer" reads either way, its accuracy like this."""
+    layers = [nn.Conv2d(3, 32, 3, padding=1, stride=2), nn.ReLU(), nn.Conv2d(32, 128, 3, padding=1, stride=2)]
+    return nn.Sequential(*layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 1))
 
 
-def _res(channels: int = 32) -> nn.Sequential:
+def _res(channels: int = 16) -> nn.Sequential:
     """Two blocks that halve the image and two that do not; the original has six of those, of 64 channels."""
     blocks = [Residual(channels, stride) for stride in (2, 2, 1, 1)]
     lifted = nn.Conv2d(3, channels, 3, padding=1)
@@ -325,7 +324,7 @@ def mnist_zero_one(data: Path, split: str) -> tuple[Tensor, Tensor]:
 
 
 def trained_mnist(backbone: str, data: Path, folder: Path, noisy: bool = False) -> MnistNet:
-    """Trained on digits 0 and 1, with uniform noise of random strength where `noisy` (the paper's AUG)."""
+    """Trained on digits 0 and 1: an epoch, or four with uniform noise of random strength (the paper's AUG)."""
     torch.manual_seed(0)
     net, path = MnistNet(backbone), folder / f"mnist_{backbone}{'_aug' if noisy else ''}.pt"
     if path.exists():
@@ -333,8 +332,8 @@ def trained_mnist(backbone: str, data: Path, folder: Path, noisy: bool = False) 
         return net.eval()
     images, labels = mnist_zero_one(data, "train")
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-3)
-    for epoch in range(2):
-        for rows in torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch)).split(128):
+    for epoch in range(4 if noisy else 1):
+        for rows in torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch)).split(64):
             batch = images[rows]
             if noisy:
                 strength = torch.rand(len(rows), 1, 1)

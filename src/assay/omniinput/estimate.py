@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,15 +10,21 @@ from scipy.special import logsumexp
 
 from assay.omniinput.blocks import burned_in, presence_floor
 from assay.omniinput.record import Record
-from assay.omniinput.reweighting import reweighted, summed_by
+from assay.omniinput.reweighting import Nearby, reweighted, summed_by
 
 Array = NDArray[np.float64]
 
 LEAST_BLOCKS = 8
 REPLICATES = 100
 
-Solver = Callable[[Array, Array, float, Array | None], tuple[Array, Array]]
-"""(fine outputs, fine counts, steps, start) to (log counts up to a constant, a start for the next solve)."""
+class Solver(Protocol):
+    """From counts of fine bins, of all replicas together, to log counts of inputs up to a constant."""
+
+    def solve(self, outputs: Array, counts: Array) -> tuple[Array, Array]:
+        """Log counts, and the solution they follow from (nothing where there is nothing to solve)."""
+
+    def nearby(self, outputs: Array, counts: Array, solution: Array) -> Callable[[Array], Array]:
+        """The log counts as a function of other counts, fast where those resemble the ones given."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +47,21 @@ class Estimate:
     inflation: float = 1.0
 
 
-def tempered_solver(betas: Array) -> Solver:
-    """WHAM over the rungs of a ladder, every one of which gives `steps` samples."""
+@dataclass(frozen=True)
+class LadderSolver:
+    """WHAM over the rungs of a ladder, every one of which gave equally many samples."""
 
-    def solve(outputs: Array, counts: Array, steps: float, start: Array | None) -> tuple[Array, Array]:
-        result = reweighted(outputs, counts, betas, np.full(len(betas), steps), start)
+    betas: Array
+
+    def solve(self, outputs: Array, counts: Array) -> tuple[Array, Array]:
+        result = reweighted(outputs, counts, self.betas, self._draws(counts))
         return result.log_counts, result.free_energies
 
-    return solve
+    def nearby(self, outputs: Array, counts: Array, solution: Array) -> Callable[[Array], Array]:
+        return Nearby.of(outputs, self.betas, self._draws(counts), solution).log_counts
+
+    def _draws(self, counts: Array) -> Array:
+        return np.full(len(self.betas), counts.sum() / len(self.betas))
 
 
 @dataclass(frozen=True)
@@ -64,7 +78,7 @@ class Anchor:
 ALL_INPUTS = Anchor()
 
 
-def estimate(record: Record, solve: Solver, seed: int, anchor: Anchor = ALL_INPUTS) -> Estimate:
+def estimate(record: Record, solver: Solver, seed: int, anchor: Anchor = ALL_INPUTS) -> Estimate:
     """Solve once for all blocks after burn-in, once per ensemble, and once per bootstrap replicate.
 
     Blocks of time are drawn with replacement, of each ensemble apart, so that whatever is correlated inside
@@ -78,21 +92,21 @@ def estimate(record: Record, solve: Solver, seed: int, anchor: Anchor = ALL_INPU
     outputs = np.divide(sums.sum(axis=(0, 1)), total, out=np.zeros_like(total), where=total > 0)
     owner, bins = record.owner, len(record.edges) - 1
 
-    def density(fine: Array, length: float, start: Array | None) -> tuple[Array, Array]:
-        log_counts, solution = solve(outputs, fine, length, start)
+    def density(log_counts: Array) -> Array:
         constant = anchor.log_total - logsumexp(log_counts - anchor.beta * outputs)
-        return summed_by(owner, log_counts + constant, bins), solution
+        return summed_by(owner, log_counts + constant, bins)
 
     ensembles = record.ensembles
-    whole, solution = density(total, steps.sum() * ensembles, None)
-    alone = [density(counts[:, e].sum(axis=0), steps.sum(), solution)[0] for e in range(ensembles)]
+    log_counts, solution = solver.solve(outputs, total)
+    whole = density(log_counts)
+    again = solver.nearby(outputs, total, solution)
+    alone = [density(again(counts[:, e].sum(axis=0))) for e in range(ensembles)]
     replicates = []
     generator = np.random.default_rng(seed)
     shares = np.full(len(steps), 1 / len(steps))
     for _ in range(REPLICATES if len(steps) >= LEAST_BLOCKS else 0):
         drawn = generator.multinomial(len(steps), shares, size=ensembles).astype(np.float64)
-        resampled = np.einsum("eb,bef->f", drawn, counts)
-        replicates.append(density(resampled, float((drawn @ steps).sum()), solution)[0])
+        replicates.append(density(again(np.einsum("eb,bef->f", drawn, counts))))
     present = np.stack(
         [_visited(counts[b, e], owner, bins) for b in range(len(steps)) for e in range(ensembles)]
     )

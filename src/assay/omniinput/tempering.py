@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from assay.omniinput.estimate import ALL_INPUTS, Anchor, Estimate, Solver, estimate, tempered_solver
+from assay.omniinput.estimate import ALL_INPUTS, Anchor, Estimate, LadderSolver, estimate
 from assay.omniinput.exchange import RoundTrips, swapped
 from assay.omniinput.kernels.chain import Kernel, State, Tempered, init
 from assay.omniinput.kernels.learned import Learned
@@ -217,12 +217,9 @@ class Tempering:
         self.rejections, self.swaps = np.zeros(len(self.betas) - 1), 0
         self.accepted, self.moves = np.zeros(self.rows), 0
 
-    def solver(self) -> Solver:
-        return tempered_solver(self.betas)
-
     def estimate(self) -> Estimate:
         assert self.record is not None
-        return estimate(self.record, self.solver(), self.plan.seed, self.anchor)
+        return estimate(self.record, LadderSolver(self.betas), self.plan.seed, self.anchor)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything the next chunk depends on."""

@@ -20,10 +20,9 @@ LEAST_TILT = 1e-9  # below it, a tilted distribution is uniform to machine preci
 
 @dataclass(frozen=True)
 class Tilted:
-    """Every row redraws a random part of its sites, from a single one to all, even in the logarithm.
+    """Every row redraws a random part of its sites, from one to all of them, more often a large part.
 
-    Networks differ in how curved they are, and rungs too: whatever part is right for one is tried often
-    enough. One evaluation with gradient a row; for ordered values (pixels) the memory is rows x sites.
+    Networks differ in how curved they are, and rungs too: whatever part is right is tried often enough. One evaluation with gradient a row; for ordered values (pixels) the memory is rows x sites.
     """
 
     gradients: bool = True
@@ -33,7 +32,7 @@ class Tilted:
     ) -> tuple[State, Info]:
         rows, sites = state.sites.shape
         values = problem.space.values
-        part = float(sites) ** -torch.rand(rows, 1, generator=generator)
+        part = float(sites) ** -(torch.rand(rows, 1, generator=generator) ** 2)
         row, site = (torch.rand(rows, sites, generator=generator) < part).nonzero(as_tuple=True)
         tilts = _tilts(state, target, row, site)
         drawn = _drawn(tilts, values, generator)
