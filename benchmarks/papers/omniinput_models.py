@@ -284,7 +284,7 @@ def _mlp() -> nn.Sequential:
 
 
 def _cnn() -> nn.Sequential:
-    """Two layers of 32 and 128 filters; the paper's "two 2-layer" reads either way, its accuracy like this."""
+    """Two layers, of 32 and 128 filters: the paper's "two 2-layer" reads either way, its accuracy so."""
     layers = [nn.Conv2d(3, 32, 3, padding=1, stride=2), nn.ReLU(), nn.Conv2d(32, 128, 3, padding=1, stride=2)]
     return nn.Sequential(*layers, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 1))
 
@@ -324,7 +324,7 @@ def mnist_zero_one(data: Path, split: str) -> tuple[Tensor, Tensor]:
 
 
 def trained_mnist(backbone: str, data: Path, folder: Path, noisy: bool = False) -> MnistNet:
-    """Trained on digits 0 and 1: an epoch, or four with uniform noise of random strength (the paper's AUG)."""
+    """Trained on digits 0 and 1: an epoch, or four with uniform noise of random strength (AUG)."""
     torch.manual_seed(0)
     net, path = MnistNet(backbone), folder / f"mnist_{backbone}{'_aug' if noisy else ''}.pt"
     if path.exists():

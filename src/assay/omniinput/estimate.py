@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 LEAST_BLOCKS = 8
 REPLICATES = 100
 
+
 class Solver(Protocol):
     """From counts of fine bins, of all replicas together, to log counts of inputs up to a constant."""
 

@@ -22,7 +22,8 @@ LEAST_TILT = 1e-9  # below it, a tilted distribution is uniform to machine preci
 class Tilted:
     """Every row redraws a random part of its sites, from one to all of them, more often a large part.
 
-    Networks differ in how curved they are, and rungs too: whatever part is right is tried often enough. One evaluation with gradient a row; for ordered values (pixels) the memory is rows x sites.
+    Networks differ in how curved they are, and rungs too: whatever part is right is tried often enough. One
+    evaluation with gradient a row; for ordered values (pixels) the memory is rows x sites.
     """
 
     gradients: bool = True
