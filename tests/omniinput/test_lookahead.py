@@ -65,15 +65,15 @@ def test_a_markov_model_is_looked_through_to_its_end():
 
 
 def test_looking_ahead_makes_rare_outputs_several_times_better_known():
-    """The effective samples of the lowest bin of a longer model, with and without what was learned."""
-    steps = torch.from_numpy(markov_table(12, seed=0)).float()
-    lm = assay.CausalLM(lambda t: steps[t], 12, 16, start=steps[-1], cached=lambda t, cache: (steps[t], t))
+    """The effective samples of the lowest bin of the benchmark's model, with and without what was learned."""
+    steps = torch.from_numpy(markov_table(50, seed=0, scale=2.0)).float()
+    lm = assay.CausalLM(lambda t: steps[t], 50, 25, start=steps[-1], cached=lambda t, cache: (steps[t], t))
     effective = {}
     for name in ("ahead", "plain"):
-        run = run_of(8_000, lm, np.linspace(18.0, 46.0, 8))
+        run = run_of(6_000, lm, np.linspace(30.0, 140.0, 12))
         while not run.finished:
             if name == "plain" and run.lookahead.batches:
-                run.lookahead = Lookahead.none(len(run.proposals), 15, 12)
+                run.lookahead = Lookahead.none(len(run.proposals), 24, 50)
                 run._log_psi = None
             run.advance()
         effective[name] = run.effective()[0]
