@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from assay.omniinput.blocks import TimeBlocks, burned_in, presence_floor
+from assay.omniinput.blocks import TimeBlocks, burned_in, correlation_time, presence_floor
 from assay.omniinput.estimate import inflation
 from assay.omniinput.reweighting import Nearby, log_mixture, reweighted, summed_by
 
@@ -138,3 +138,14 @@ def test_errors_grow_with_the_disagreement_of_ensembles():
     assert inflation(same, error) == 1.0
     # Half of the difference is the error of the mean of two: 0.3 against the claimed 0.1.
     assert inflation(apart, error) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.5, 0.8])
+def test_the_correlation_time_is_that_of_an_autoregression(memory):
+    """x_t = m x_(t-1) + noise has the variance of its mean raised by (1 + m) / (1 - m)."""
+    generator = np.random.default_rng(1)
+    series = generator.normal(size=(400, 20, 3))
+    for block in range(1, 400):
+        series[block] += memory * series[block - 1]
+    found = correlation_time(series - series.mean(axis=0))
+    assert found == pytest.approx((1 + memory) / (1 - memory), rel=0.2)

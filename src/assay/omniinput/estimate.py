@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from assay.omniinput.blocks import burned_in, presence_floor
+from assay.omniinput.blocks import burned_in, correlation_time, presence_floor
 from assay.omniinput.record import Record
 from assay.omniinput.reweighting import Nearby, reweighted, summed_by
 
@@ -33,8 +33,9 @@ class Estimate:
     """Log density of each reported bin (NaN where never visited), and all that was needed to get there.
 
     `replicates` are bootstrap copies of the log density, `by_ensemble` the log density from each ensemble
-    alone, `dropped` the number of leading blocks of `blocks` left out as burn-in, `inflation` what the
-    disagreement of the ensembles multiplied the bootstrap errors by.
+    alone, `dropped` the number of leading blocks of `blocks` left out as burn-in, `correlation` what the
+    likeness of blocks that follow each other multiplied variances by, `inflation` what the disagreement of
+    the ensembles multiplied errors by.
     """
 
     log_density: Array
@@ -45,6 +46,7 @@ class Estimate:
     blocks: int
     dropped: int
     steps: float
+    correlation: float = 1.0
     inflation: float = 1.0
 
 
@@ -83,7 +85,9 @@ def estimate(record: Record, solver: Solver, seed: int, anchor: Anchor = ALL_INP
     """Solve once for all blocks after burn-in, once per ensemble, and once per bootstrap replicate.
 
     Blocks of time are drawn with replacement, of each ensemble apart, so that whatever is correlated inside
-    a block is counted once (block bootstrap; counting errors were off by a factor of 34).
+    a block is counted once (block bootstrap; counting errors were off by a factor of 34). In a short run the
+    blocks are shorter than the walkers' memory: what each adds to the result, found by leaving it out, shows
+    how alike neighbours still are, and what the ensembles disagree beyond that is added on top.
     """
     blocks = record.blocks.whole()
     series = (blocks["rungs"] / blocks["steps"][:, None, None]).reshape(len(blocks["steps"]), -1)
@@ -113,26 +117,41 @@ def estimate(record: Record, solver: Solver, seed: int, anchor: Anchor = ALL_INP
     )
     copies = np.array(replicates).reshape(-1, bins)
     apart = np.array([np.where(np.isfinite(one), one, np.nan) for one in alone])
-    error = bootstrap_error(copies, present, len(steps))
+    left_out = [[density(again(total - counts[b, e])) for e in range(ensembles)] for b in range(len(steps))]
+    correlation = _correlation(np.array(left_out))
+    error = bootstrap_error(copies, present, len(steps)) * np.sqrt(correlation)
     scale = inflation(apart, error)
     return Estimate(
         np.where(np.isfinite(whole), whole, np.nan),
         error * scale,
-        _spread_out(copies, whole, scale),
+        _spread_out(copies, whole, scale * np.sqrt(correlation)),
         apart,
         solution,
         len(blocks["steps"]),
         dropped,
         float(steps.sum()) * ensembles,
+        correlation,
         scale,
     )
+
+
+def _correlation(left_out: Array) -> float:
+    """The correlation time of what each block adds, from the log density without it.
+
+    Bins that some block alone has visited say nothing about it, and those that never vary neither.
+    """
+    if len(left_out) < LEAST_BLOCKS:
+        return 1.0
+    known = np.isfinite(left_out).all(axis=(0, 1))
+    influences = left_out[:, :, known].mean(axis=0) - left_out[:, :, known]
+    influences = influences[:, :, influences.std(axis=(0, 1)) > 1e-9]
+    return correlation_time(influences) if influences.shape[2] else 1.0
 
 
 def inflation(by_ensemble: Array, error: Array) -> float:
     """By how much errors must grow for independent ensembles to differ as they do (Birge ratio).
 
-    Blocks shorter than the time a walker needs to cross the ladder are not independent, and their bootstrap
-    sees too little; ensembles that never met are the only witness of that.
+    What a whole run never left, no block of it shows; ensembles that never met are the only witness of that.
     """
     if len(by_ensemble) < 2:
         return 1.0
