@@ -50,7 +50,7 @@ def benchmark(
     ] = None,
     readouts: Annotated[Path | None, typer.Option(help="A folder for what was seen of every input.")] = None,
     output: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("benchmark.safetensors"),
-    report: Annotated[Path | None, typer.Option(help="Where an HTML report goes.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
     seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
 ) -> None:
