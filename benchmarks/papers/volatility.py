@@ -273,7 +273,7 @@ def alarms(name: str, options: Options) -> None:
         order = generator.permutation(clean)
         known, stream = order[:half], order[half:]
         evidence = Evidence(Reference.of_margins(known, window, resamples=300, seed=trial), rate)
-        evidence.add_rows(stream)
+        evidence.add_rows(stream.tolist())
         log_vcs = window_log_vcs(stream, window), window_log_vcs(known, window)
         for log_vc in log_vcs[0]:
             evidence.add_window(float(log_vc))
