@@ -22,7 +22,7 @@ from volatility_networks import CACHE, DATA, ann, load, mnist, observed
 
 import assay
 from assay import Network, Trace
-from assay.faults import attacked, fgsm_direction, pgd
+from assay.faults import NOISE, attacked, fgsm_direction, pgd
 from assay.volatility import TrainingRecord
 from assay.volatility.certainty import margins
 from assay.volatility.comparison import compared, window_log_vcs
@@ -35,6 +35,8 @@ PAPER_B = {"ann": -0.952, "cnn": -0.994, "vgg": -0.850}
 PART = 500
 COMMON = torch.tensor([3, 5, 8])
 """The classes that grow more frequent under label shift."""
+MIXED: dict[str, float] = {"pgd": 0.03, "gaussian noise": 3, "gaussian blur": 3}
+"""The level of each change at which its rows are mixed into clean ones."""
 Options = argparse.Namespace
 
 
@@ -74,15 +76,17 @@ def scenario_a(name: str, options: Options) -> None:
 
 
 def _contaminated(title: str, clean: Trace, moved: Trace) -> None:
-    """Scenario A for any change; row i of `moved` takes the place of row i of `clean`."""
+    """Scenario A for any change; rows of `moved` take the place of the same rows of `clean`, or of any."""
     certainties = [margins(trace.probabilities.numpy()) for trace in (clean, moved)]
     right = [trace.correct.double().numpy() for trace in (clean, moved)]
     generator = np.random.default_rng(0)
     sets = [generator.choice(len(clean), 1000, replace=False) for _ in range(25)]
+    same = len(moved) == len(clean)
+    taken = sets if same else [generator.choice(len(moved), 100, replace=False) for _ in sets]
     points = []
     for count in range(0, 105, 5):
-        for number, rows in enumerate(sets):
-            hit, kept = rows[:count], rows[count:]
+        for number, (rows, into) in enumerate(zip(sets, taken, strict=True)):
+            hit, kept = into[:count], rows[count:]
             mixed = np.concatenate([certainties[1][hit], certainties[0][kept]])
             accuracy = np.concatenate([right[1][hit], right[0][kept]]).mean()
             points.append((count, number, accuracy, window_log_vcs(mixed, 1000)[0]))
@@ -193,67 +197,66 @@ def others(name: str, options: Options) -> None:
     """PGD, noise, blur, label shift and label noise: where the correlation holds and where not.
 
     First over the levels of each on all rows, as in Scenario B; then the strongest PGD, the middle severity
-    of noise and blur and rows of the common classes as the contamination of Scenario A.
+    of noise and blur, and further rows of the common classes as the contamination of Scenario A.
     """
     rows = min(options.rows, 4000)
-    network, (images, labels) = load(name, options.data, options.cache, rows)
-    seen: dict[tuple[str, float], Trace] = {}
-    for family, conditions in _conditions(network, images, labels, options.pgd_steps).items():
-        points = []
-        for level, make in conditions:
-            seen[family, level] = trace = observed(name, f"{family}-{level}-{rows}", options.cache, make)
-            points.append((level, _accuracy(trace), _log_vc(trace)))
-        frame = pd.DataFrame(points, columns=["level", "accuracy", "log_vc"])
+    network, data = load(name, options.data, options.cache, rows)
+    clean = observed(name, f"clean-{rows}", options.cache, partial(network.observe, data))
+    families: dict[str, dict[float, Trace]] = {
+        "label shift": {share: _shifted(clean, share, rows // 2) for share in (0.1, 0.2, 0.3, 0.4, 0.5)},
+        "label noise": {share: _mislabelled_trace(clean, share) for share in (0.0, 0.1, 0.2, 0.4)},
+    }
+    for family, conditions in _conditions(network, *data, options.pgd_steps).items():
+        families[family] = {0: clean} | {
+            level: observed(name, f"{family}-{level}-{rows}", options.cache, make)
+            for level, make in conditions.items()
+        }
+    for family, traces in families.items():
+        points = [(_accuracy(trace), _log_vc(trace)) for trace in traces.values()]
+        frame = pd.DataFrame(points, columns=["accuracy", "log_vc"])
         print(
-            f"others {name}, {family}: correlation {frame['accuracy'].corr(frame['log_vc']):+.3f}; accuracy "
-            f"{frame['accuracy'].round(3).tolist()}, log VC {frame['log_vc'].round(2).tolist()}",
+            f"others {name}, {family} {list(traces)}: correlation "
+            f"{frame['accuracy'].corr(frame['log_vc']):+.3f}; "
+            f"accuracy {frame['accuracy'].round(3).tolist()}, log VC {frame['log_vc'].round(2).tolist()}",
             flush=True,
         )
-    clean = seen["gaussian noise", 0]
-    for family, level in ((f"pgd-of-{options.pgd_steps}", 0.03), ("gaussian noise", 3), ("gaussian blur", 3)):
-        if (family, level) in seen:
-            _contaminated(f"A {name}, {family} {level}", clean, seen[family, level])
-    common = torch.isin(labels, COMMON).nonzero()[:, 0]
-    drawn = torch.randint(len(common), (rows,), generator=torch.Generator().manual_seed(0))
-    _contaminated(f"A {name}, rows of common classes", clean, clean[common[drawn]])
+        if (level := MIXED.get(family.partition(" of ")[0])) is not None:
+            _contaminated(f"A {name}, {family} {level}", clean, traces[level])
+    every = fgsm_traces(name, options, [0.0])[0.0]
+    known, fresh = every[: len(every) // 2], every[len(every) // 2 :]
+    _contaminated(f"A {name}, common classes", known, fresh[torch.isin(fresh.known_labels, COMMON)])
 
 
 def _conditions(
     network: Network, images: torch.Tensor, labels: torch.Tensor, pgd_steps: int
-) -> dict[str, list[tuple[float, Callable[[], Trace]]]]:
-    """Families of conditions; each level gives as many rows as the others, since VC depends on N."""
-    from assay.faults import NOISE
+) -> dict[str, dict[float, Callable[[], Trace]]]:
+    """Families of changed rows by level; each level has as many rows, since VC depends on N."""
 
-    def fault(template: str, severity: int) -> Callable[[], Trace]:
-        return lambda: network.observe((NOISE[template](images, severity) if severity else images, labels))
+    def fault(template: str, severity: int) -> Trace:
+        return network.observe((NOISE[template](images, severity), labels))
 
-    def attack(epsilon: float) -> Callable[[], Trace]:
-        return lambda: network.observe((pgd(network, images, labels, epsilon, steps=pgd_steps), labels))
+    def attack(epsilon: float) -> Trace:
+        return network.observe((pgd(network, images, labels, epsilon, steps=pgd_steps), labels))
 
-    half = len(images) // 2
-    attacks = {f"pgd-of-{pgd_steps}": [(e, attack(e)) for e in (0.0, 0.005, 0.01, 0.02, 0.03)]}
-    return (attacks if pgd_steps else {}) | {
-        "gaussian noise": [(s, fault("gaussian", s)) for s in range(6)],
-        "gaussian blur": [(s, fault("gaussian_blur", s)) for s in range(6)],
-        "label-shift": [
-            (share, lambda share=share: network.observe(_shifted(images, labels, share, half)))
-            for share in (0.1, 0.2, 0.3, 0.4, 0.5)
-        ],
-        "label-noise": [
-            (share, lambda share=share: network.observe((images, _mislabelled(labels, share))))
-            for share in (0.0, 0.1, 0.2, 0.4)
-        ],
+    attacks = {e: partial(attack, e) for e in (0.005, 0.01, 0.02, 0.03)}
+    return ({f"pgd of {pgd_steps} steps": attacks} if pgd_steps else {}) | {
+        "gaussian noise": {s: partial(fault, "gaussian", s) for s in range(1, 6)},
+        "gaussian blur": {s: partial(fault, "gaussian_blur", s) for s in range(1, 6)},
     }
 
 
-def _shifted(images: torch.Tensor, labels: torch.Tensor, share: float, size: int) -> tuple[torch.Tensor, ...]:
-    """As many rows as can be had in which the classes 3, 5 and 8 make up three times `share` / 3 of all."""
-    generator = torch.Generator().manual_seed(0)
-    order = torch.randperm(len(labels), generator=generator)
+def _shifted(clean: Trace, share: float, size: int) -> Trace:
+    """As many rows as can be had at every share, of which the common classes make up `share`."""
+    labels = clean.known_labels
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     common = torch.isin(labels[order], COMMON)
     count = min(size // 2, int(common.sum()))
     rows = torch.cat([order[common][: int(share * 2 * count)], order[~common]])[: 2 * count]
-    return images[rows], labels[rows]
+    return clean[rows]
+
+
+def _mislabelled_trace(clean: Trace, share: float) -> Trace:
+    return Trace(clean.logits, labels=_mislabelled(clean.known_labels, share))
 
 
 def _mislabelled(labels: torch.Tensor, share: float) -> torch.Tensor:
