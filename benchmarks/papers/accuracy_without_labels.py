@@ -120,7 +120,7 @@ class Bench:
         ]
         if not self.ready:
             return {}
-        window, fit = min(500, self.options.rows), assay.AccuracyEstimator.fit
+        window, fit = min(500, self.options.rows // 4), assay.AccuracyEstimator.fit
         return {
             "taught": fit(reference[0], [pair[0] for pair in taught], other=reference[1], window=window),
             "logit noise": fit(reference[0], window=window),
