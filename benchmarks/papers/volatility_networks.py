@@ -2,7 +2,7 @@
 
 ANN and CNN are Table I's. The VGG-like network keeps Table I's shape (three blocks of convolution, batch
 norm, ReLU and pooling, two fully connected layers, SGD with momentum, label smoothing 0.1) at a quarter of
-the widths and a tenth of the epochs: what one core trains in a quarter of an hour. So few epochs call for
+the widths and a sixteenth of the epochs: what one core trains in minutes. So few epochs call for
 one rise and fall of the learning rate in place of steps, for random crops and flips, and for dropout before
 the last layer only: regularised like a network of 100 epochs it would stay unsure of itself. After each epoch
 the logits on the validation rows are kept: they are the training trajectory of Figure 6. A run that is
@@ -103,7 +103,7 @@ class Recipe:
 RECIPES = {
     "ann": Recipe(ann, "mnist", 6_000, 30, sgd=False),
     "cnn": Recipe(cnn, "mnist", 6_000, 20, sgd=False),
-    "vgg": Recipe(vgg, "cifar10", 5_000, 10, sgd=True),
+    "vgg": Recipe(vgg, "cifar10", 5_000, 6, sgd=True),
 }
 
 
