@@ -102,7 +102,9 @@ class CentralZone(Zone):
 
     def _parted(self, part: int, left: int, right: int, value: float) -> int:
         """What the sum gains by `value` between the elements before `left` and from `right` on."""
-        values, gain = self.lists[part], 0
+        values = self.lists[part]
+        lower: float | None
+        upper: float | None
         if left:
             lower = values[left - 1]
         elif part:
@@ -115,13 +117,12 @@ class CentralZone(Zone):
             upper = self.lists[part + 1][0]
         else:
             upper = None
-        if lower is not None:
-            gain = self._term(lower, value)
-        if upper is not None:
-            gain += self._term(value, upper)
-            if lower is not None:
-                gain -= self._term(lower, upper)
-        return gain
+        if lower is None:
+            return 0 if upper is None else self._term(value, upper)
+        if upper is None:
+            return self._term(lower, value)
+        term = self._term
+        return term(lower, value) + term(value, upper) - term(lower, upper)
 
     def _term(self, lower: float, upper: float) -> int:
         """Eq. 6 in units of 2^-96."""
