@@ -14,6 +14,7 @@ _HOMES = {
     "Bins": "reshaping.bins",
     "CannotMatchError": "reshaping.mismatch",
     "CausalLM": "omniinput.language",
+    "Check": "check",
     "Estimate": "reshaping.estimate",
     "Guard": "guard",
     "Histogram": "reshaping.histogram",
@@ -32,6 +33,7 @@ _HOMES = {
     "VolatilityWatch": "volatility",
     "accuracy": "reshaping.indicator",
     "build_scenarios": "benchmark",
+    "check_network": "check",
     "compare_monitorability": "mira",
     "compare_volatility": "volatility",
     "cross_model_normalised": "omniinput.normalisation",
@@ -54,6 +56,7 @@ _HOMES = {
 }
 _ROOMS = {
     "benchmark",
+    "check",
     "data",
     "errors",
     "faults",
@@ -67,6 +70,7 @@ __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 
 if TYPE_CHECKING:
     from assay import benchmark as benchmark
+    from assay import check as check
     from assay import data as data
     from assay import errors as errors
     from assay import faults as faults
@@ -78,6 +82,8 @@ if TYPE_CHECKING:
     from assay.benchmark import Scenario as Scenario
     from assay.benchmark import build_scenarios as build_scenarios
     from assay.benchmark import run_benchmark as run_benchmark
+    from assay.check import Check as Check
+    from assay.check import check_network as check_network
     from assay.errors import AssayError as AssayError
     from assay.guard import Guard as Guard
     from assay.guard import Verdict as Verdict

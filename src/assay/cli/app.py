@@ -6,9 +6,11 @@ from typing import Annotated
 import typer
 
 from assay.cli.benchmark import benchmark
+from assay.cli.check import check
 from assay.cli.demo import demo
 from assay.cli.mira import mira
 from assay.cli.observe import observe
+from assay.cli.report import report
 from assay.cli.reshape import reshape
 from assay.cli.sample import sample
 from assay.cli.status import WRONG_USE
@@ -25,9 +27,11 @@ app = typer.Typer(
 
 COMMANDS = (
     benchmark,
+    check,
     demo,
     mira,
     observe,
+    report,
     reshape,
     sample,
     volatility,

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -45,12 +45,12 @@ def mira(
     Example: `assay mira mine:network --train train.npz --test test.npz --report mira.html`
     """
     import assay
-    from assay.cli.reference import network_at
+    from assay.cli.reference import TRAIN, data_at, network_at
 
     compared = assay.compare_monitorability(
         {reference: network_at(reference) for reference in networks},
-        _training_data(train),
-        _test_data(test),
+        data_at(train, TRAIN),
+        data_at(test),
         layers=[tuple(name.split("+")) for name in layer or ["penultimate"]],
         accuracy_threshold=accuracy_threshold,
         steps=steps,
@@ -67,19 +67,6 @@ def mira(
     _print(compared, as_json)
     if at_least is not None and not compared.results[0].interval[0] >= at_least:
         raise typer.Exit(ALARM)
-
-
-def _training_data(source: str) -> Any:
-    from assay import data
-    from assay.cli.reference import data_at
-
-    return data.digits()[0] if source == "digits" and not Path(source).exists() else data_at(source)
-
-
-def _test_data(source: str) -> Any:
-    from assay.cli.reference import data_at
-
-    return data_at(source)
 
 
 def _print(compared: "MonitorabilityComparison", as_json: bool) -> None:
