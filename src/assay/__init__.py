@@ -16,6 +16,7 @@ _HOMES = {
     "Bins": "reshaping.bins",
     "CannotMatchError": "reshaping.mismatch",
     "CausalLM": "omniinput.language",
+    "Check": "check",
     "Estimate": "reshaping.estimate",
     "Guard": "guard",
     "Histogram": "reshaping.histogram",
@@ -39,6 +40,7 @@ _HOMES = {
     "annotator_agreement": "omniinput.annotation_agreement",
     "build_scenarios": "benchmark",
     "choose_items": "omniinput.annotation_choice",
+    "check_network": "check",
     "compare_monitorability": "mira",
     "compare_precision_recall": "omniinput.precision_comparison",
     "compare_volatility": "volatility",
@@ -66,6 +68,7 @@ _HOMES = {
 }
 _ROOMS = {
     "benchmark",
+    "check",
     "data",
     "errors",
     "faults",
@@ -79,6 +82,7 @@ __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 
 if TYPE_CHECKING:
     from assay import benchmark as benchmark
+    from assay import check as check
     from assay import data as data
     from assay import errors as errors
     from assay import faults as faults
@@ -90,6 +94,8 @@ if TYPE_CHECKING:
     from assay.benchmark import Scenario as Scenario
     from assay.benchmark import build_scenarios as build_scenarios
     from assay.benchmark import run_benchmark as run_benchmark
+    from assay.check import Check as Check
+    from assay.check import check_network as check_network
     from assay.errors import AssayError as AssayError
     from assay.guard import Guard as Guard
     from assay.guard import Verdict as Verdict
