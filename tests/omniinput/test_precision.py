@@ -89,11 +89,28 @@ def test_sampled_curves_hold_the_enumerated_one_in_their_intervals():
     assert np.abs(curve["precision"] - precision)[6:].max() < 0.12
 
 
-def test_intervals_of_a_bin_are_those_of_jeffreys(dist):
-    """With scores of 0 and 1 the copies of r are a Beta(k + 1/2, n - k + 1/2)."""
+def test_copies_of_a_bin_are_beta(dist):
+    """12 of 50 right, and half an unseen item that is wrong, or right."""
     frame = pd.DataFrame({"bin": 5, "score": [1.0] * 12 + [0.0] * 38, "annotator": "ann"})
-    copies = bin_precision_copies(scores_of(dist, frame), BINS, 4_000, np.random.default_rng(0))[:, 5]
-    assert stats.kstest(copies, stats.beta(12.5, 38.5).cdf).pvalue > 0.01
+    low, high = bin_precision_copies(scores_of(dist, frame), BINS, 4_000, np.random.default_rng(0))[:, :, 5]
+    assert stats.kstest(low, stats.beta(12, 38.5).cdf).pvalue > 0.01
+    assert stats.kstest(high, stats.beta(12.5, 38).cdf).pvalue > 0.01
+
+
+def test_bins_without_a_right_item_do_not_pull_a_sum_up():
+    """Forty bins of equal size, in each 50 items of which none is right but for one bin with half of them."""
+    edges = np.arange(41.0)
+    base = enumerated(lambda inputs: torch.zeros(len(inputs)), 2, 2, edges)
+    even = without(
+        base, log_density=np.full(40, math.log(1 / 40)), error=np.zeros(40), replicates=np.zeros((0, 40))
+    )
+    scores = np.zeros((40, 50))
+    scores[0, :25] = 1.0
+    frame = pd.DataFrame({"bin": np.repeat(np.arange(40), 50), "score": scores.ravel(), "annotator": "ann"})
+    row = assay.precision_recall(even, frame).to_frame().iloc[-1]
+    assert row["precision"] == pytest.approx(0.0125)
+    assert row["precision_lower"] < 0.0105  # below it by what the one bin leaves open
+    assert row["precision_upper"] < 0.03
 
 
 def test_intervals_of_a_bin_cover_at_their_rate(dist):
@@ -101,8 +118,8 @@ def test_intervals_of_a_bin_cover_at_their_rate(dist):
     generator, hits = np.random.default_rng(1), 0
     for _ in range(150):
         frame = pd.DataFrame({"bin": 5, "score": (generator.random(30) < 0.2) * 1.0, "annotator": "ann"})
-        copies = bin_precision_copies(scores_of(dist, frame), BINS, 150, generator)[:, 5]
-        low, high = np.quantile(copies, [0.025, 0.975])
+        copies = bin_precision_copies(scores_of(dist, frame), BINS, 150, generator)[:, :, 5]
+        low, high = np.quantile(copies[0], 0.025), np.quantile(copies[1], 0.975)
         hits += low <= 0.2 <= high
     assert 0.90 <= hits / 150 <= 1.0  # 0.95 give or take three standard errors of 0.018
 
@@ -117,10 +134,10 @@ def test_annotators_who_differ_widen_the_interval(dist):
     ]
     copies = bin_precision_copies(scores_of(dist, pd.DataFrame(rows)), BINS, 4_000, np.random.default_rng(0))
     expected = np.std(list(means.values()), ddof=1) / math.sqrt(3)
-    assert copies[:, 5].std() == pytest.approx(expected, rel=0.1)
+    assert copies[0, :, 5].std() == pytest.approx(expected, rel=0.1)
     alone = pd.DataFrame(rows).query("annotator == 'bob'")
     copies = bin_precision_copies(scores_of(dist, alone), BINS, 1_000, np.random.default_rng(0))
-    assert copies[:, 5].std() < 0.02
+    assert copies[0, :, 5].std() < 0.02
 
 
 def test_weights_of_items_and_several_labels_of_one_item_count_once(dist):

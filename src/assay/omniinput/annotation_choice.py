@@ -9,7 +9,7 @@ from assay.errors import InputError
 from assay.omniinput.annotation_items import AnnotationItems, run_name
 from assay.omniinput.annotation_scores import distinct_inputs, framed_scores
 from assay.omniinput.distribution import OutputDistribution
-from assay.omniinput.precision_copies import PSEUDO_ITEM, bin_precision, effective_items
+from assay.omniinput.precision_copies import UNSEEN, bin_precision, effective_items
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -108,7 +108,7 @@ def _known(bins: int, annotations: pd.DataFrame | None) -> tuple[Array, Array]:
     scores = framed_scores(annotations, bins)
     have = effective_items(scores, bins)
     right = np.nan_to_num(bin_precision(scores, bins)) * have
-    smoothed = (right + PSEUDO_ITEM) / (have + 2 * PSEUDO_ITEM)
+    smoothed = (right + UNSEEN) / (have + 2 * UNSEEN)
     return have, smoothed * (1 - smoothed)
 
 

@@ -45,7 +45,7 @@ def curve_of(
     order, left_out = judged_bins(dist, scores, confident)
     generator = np.random.default_rng(seed)
     by_bin = bin_precision(scores, count)[order]
-    bin_copies = bin_precision_copies(scores, count, COPIES, generator)[:, order]
+    bin_copies = bin_precision_copies(scores, count, COPIES, generator)[:, :, order]
     density_copies = log_density_copies(dist, COPIES, generator)[:, order]
     precision, log_recall, log_false_positive = cumulative(dist.log_density[order], by_bin)
     precision_copies, log_recall_copies, _ = cumulative(density_copies, bin_copies)

@@ -43,10 +43,11 @@ class PrecisionRecallComparison:
             return pd.DataFrame({"log_recall": [], "ratio": [], "ratio_lower": [], "ratio_upper": []})
         ends = np.linspace(low, high, STEPS + 1)
         ratio = _areas(one, ends)[1:] / _positive(_areas(other, ends)[1:])
-        copies = np.array(
+        copies = np.stack(
             [
-                _copied_areas(one, copy, ends)[1:] / _positive(_copied_areas(other, copy, ends)[1:])
-                for copy in range(min(len(one.precision_copies), len(other.precision_copies)))
+                _copied_areas(one, limit, ends)[:, 1:]
+                / _positive(_copied_areas(other, 1 - limit, ends)[:, 1:])
+                for limit in (0, 1)
             ]
         )
         lower, upper = interval(ratio, copies, one.level)
@@ -140,9 +141,11 @@ def _areas(curve: PrecisionRecall, ends: Array) -> Array:
     return np.asarray(found - found[0])
 
 
-def _copied_areas(curve: PrecisionRecall, copy: int, ends: Array) -> Array:
-    found = area_up_to(curve.log_recall_copies[copy], curve.precision_copies[copy], ends)
-    return np.asarray(found - found[0])
+def _copied_areas(curve: PrecisionRecall, limit: int, ends: Array) -> Array:
+    """Of the copies for lower (0) or upper (1) limits."""
+    copies = zip(curve.log_recall_copies[limit], curve.precision_copies[limit], strict=True)
+    found = np.stack([area_up_to(log_recall, precision, ends) for log_recall, precision in copies])
+    return np.asarray(found - found[:, :1])
 
 
 def _positive(areas: Array) -> Array:

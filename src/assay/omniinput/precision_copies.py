@@ -11,8 +11,8 @@ from assay.omniinput.distribution import OutputDistribution
 
 Array = NDArray[np.float64]
 
-PSEUDO_ITEM = 0.5
-"""Of each outcome, right and wrong, this many unseen items: Jeffreys' prior."""
+UNSEEN = 0.5
+"""Half an item that nobody judged joins every bin: wrong for the lower limit, right for the upper one."""
 
 LEAST_SHAPE = 0.1
 
@@ -32,31 +32,37 @@ def effective_items(scores: Scores, bins: int) -> Array:
 
 
 def bin_precision_copies(scores: Scores, bins: int, count: int, generator: np.random.Generator) -> Array:
-    """(count, bins) copies of r(z) by a Bayesian bootstrap over items and over annotators.
+    """(2, count, bins) copies of r(z), for lower and for upper limits, over items and over annotators.
 
-    Items get gamma weights (Rubin 1981) and half an unseen item of either outcome joins them; with scores of
-    0 and 1 the copies of a bin are then a Beta(k + 1/2, n - k + 1/2), Jeffreys' posterior, and a bin whose
-    items are all right still has an uncertain precision. Annotators get weights of their own, the same in
-    every bin, as strangers drawn from those who might have annotated (Owen 2007); their gamma shape makes the
-    variance of a mean of n that of n strangers, not n / (n + 1) of it. One annotator has no such spread.
+    A Bayesian bootstrap: items get gamma weights (Rubin 1981). Half an unseen item joins them, wrong in the
+    copies for the lower limit and right in those for the upper one, so that a bin whose items are all right
+    still has an uncertain precision, and so that sums over many bins stay where they are. With k of n items
+    right the copies are a Beta(k, n - k + 1/2) and a Beta(k + 1/2, n - k); a whole unseen item would give the
+    interval of Clopper and Pearson. Annotators get weights of their own, the same in every bin, as strangers
+    drawn from those who might have annotated (Owen 2007); their gamma shape makes the variance of a mean over
+    n annotators that of n strangers. One annotator has no such spread.
     """
     shape = effective_items(scores, bins)[scores.item_bins] * _within_bin(scores, bins)
     judged = np.bincount(scores.label_items, minlength=len(scores.item_bins))[scores.label_items]
     label_bins = scores.item_bins[scores.label_items]
     people = len(scores.annotators)
-    person_shape = max(1 - 2 / people, LEAST_SHAPE) if people > 1 else np.inf
-    copies = np.empty((count, bins))
-    for copy in copies:
+    copies = np.empty((2, count, bins))
+    for copy in range(count):
         items = generator.gamma(shape)
-        weigh = np.ones(people) if people == 1 else generator.gamma(person_shape, size=people)
-        labels = items[scores.label_items] * weigh[scores.label_annotators] / judged
+        labels = items[scores.label_items] * _weighed(people, generator)[scores.label_annotators] / judged
         mass = np.bincount(scores.item_bins, weights=items, minlength=bins)
         total = np.bincount(label_bins, weights=labels, minlength=bins)
         right = np.bincount(label_bins, weights=labels * scores.label_scores, minlength=bins)
         mean = np.divide(right, total, out=np.zeros(bins), where=total > 0)
-        unseen_right, unseen_wrong = generator.gamma(PSEUDO_ITEM, size=(2, bins))
-        copy[:] = (mass * mean + unseen_right) / (mass + unseen_right + unseen_wrong)
+        unseen = generator.gamma(UNSEEN, size=bins)
+        whole = np.maximum(mass + unseen, 1e-300)
+        copies[0, copy], copies[1, copy] = mass * mean / whole, (mass * mean + unseen) / whole
     return copies
+
+
+def _weighed(people: int, generator: np.random.Generator) -> Array:
+    """A weight for every annotator; at a total shape of n - 2 a mean varies as one of n strangers does."""
+    return generator.gamma(max(1 - 2 / people, LEAST_SHAPE), size=people) if people > 1 else np.ones(1)
 
 
 def _within_bin(scores: Scores, bins: int) -> Array:

@@ -26,9 +26,9 @@ class PrecisionRecall:
 
     `threshold` is the edge up to which (confident="low") or from which on ("high") inputs count as
     positives. `log_recall` is the natural log of the share of all inputs that are positives and right: recall
-    up to a constant nobody knows, the number of right inputs. `copies_*` are bootstrap copies of the curve
-    (time blocks of the sampler, items and annotators together), from which every interval comes. A point is
-    `trusted` if the bin that it adds passed the sampler's checks.
+    up to a constant nobody knows, the number of right inputs. `*_copies` are bootstrap copies (time
+    blocks of the sampler, items and annotators together), (2, copies, bins): for lower limits, for upper ones.
+    A point is `trusted` if the bin that it adds passed the sampler's checks.
     """
 
     title: ClassVar[str] = "Precision and recall over the input space"
@@ -65,8 +65,8 @@ class PrecisionRecall:
 
     @property
     def aupr_interval(self) -> tuple[float, float]:
-        copies = zip(self.log_recall_copies, self.precision_copies, strict=True)
-        areas = np.array([whole_area(*one) for one in copies])
+        limits = zip(self.log_recall_copies, self.precision_copies, strict=True)
+        areas = np.array([[whole_area(*one) for one in zip(*limit, strict=True)] for limit in limits])
         low, high = interval(np.array(self.aupr), areas, self.level)
         return float(low), float(high)
 
@@ -138,12 +138,12 @@ class PrecisionRecall:
 
 
 def interval(values: Array, copies: Array, level: float) -> tuple[Array, Array]:
-    """The middle `level` of the copies, widened where needed to hold the value itself."""
+    """From the copies for lower limits and those for upper ones (first axis), so that it holds the value."""
     copies = np.where(np.isnan(copies), values, copies)
     tail = (1 - level) / 2
     # "lower" and "higher" never interpolate, which between a number and minus infinity would give NaN.
-    low = np.quantile(copies, tail, axis=0, method="lower")
-    high = np.quantile(copies, 1 - tail, axis=0, method="higher")
+    low = np.quantile(copies[0], tail, axis=0, method="lower")
+    high = np.quantile(copies[1], 1 - tail, axis=0, method="higher")
     return np.fmin(low, values), np.fmax(high, values)
 
 

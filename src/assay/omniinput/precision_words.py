@@ -23,9 +23,12 @@ def number_of_inputs(log_count: float) -> str:
 
 
 def summary(curve: "PrecisionRecall") -> str:
-    sentences = [_at(curve, len(curve.threshold) - 1)]
+    last = len(curve.threshold) - 1
+    sentences = [_at(curve, 0, "Where it is most confident")]
+    if last:
+        sentences.append(_at(curve, last, "Over all judged bins"))
     middle = _first_below_half(curve)
-    if middle is not None and middle < len(curve.threshold) - 1:
+    if middle is not None:
         sentences.append(_below_half(curve, middle))
     low, high = curve.aupr_interval
     sentences.append(
@@ -36,7 +39,7 @@ def summary(curve: "PrecisionRecall") -> str:
     return " ".join(sentences + _cautions(curve))
 
 
-def _at(curve: "PrecisionRecall", place: int) -> str:
+def _at(curve: "PrecisionRecall", place: int, where: str) -> str:
     row = curve.to_frame().iloc[place]
     unit = "inputs" if curve.normalisation == "entire" else "times the inputs that both models share"
     scale = curve.log_size if curve.normalisation == "entire" else 0.0
@@ -44,9 +47,9 @@ def _at(curve: "PrecisionRecall", place: int) -> str:
         number_of_inputs(float(logs[place]) + scale) for logs in (curve.log_recall, curve.log_false_positive)
     )
     return (
-        f"With {curve.output_name} {_side(curve)} {row['threshold']:.4g} the model is rightly confident "
-        f"about {right} {unit} and wrongly confident about {wrong}: {row['precision']:.1%} are right "
-        f"({curve.level:.0%} interval {row['precision_lower']:.1%} to {row['precision_upper']:.1%})."
+        f"{where}, with {curve.output_name} {_side(curve)} {row['threshold']:.4g}, the model is rightly "
+        f"confident about {right} {unit} and wrongly confident about {wrong}: {row['precision']:.1%} are "
+        f"right ({curve.level:.0%} interval {row['precision_lower']:.1%} to {row['precision_upper']:.1%})."
     )
 
 
@@ -61,7 +64,7 @@ def _first_below_half(curve: "PrecisionRecall") -> int | None:
 
 def _below_half(curve: "PrecisionRecall", place: int) -> str:
     if place == 0:
-        return "Even where it is most confident, fewer than half of them are right."
+        return "Fewer than half are right even where it is most confident."
     return (
         f"At least half of them are right {_side(curve)} {curve.threshold[place - 1]:.4g}; beyond that wrong "
         "ones prevail."
