@@ -262,10 +262,30 @@ def mnist(asked: argparse.Namespace) -> None:
         print(shown.head(12).to_string(index=False, float_format="%.4g"))
         curve.figures()[-1].savefig(asked.figures / f"omniinput-mnist-{name}-judged.png", dpi=90)
         assay.save(curve, asked.cache / f"precision-mnist-{name}.safetensors")
+    _most_confident(curves).savefig(asked.figures / "omniinput-mnist-confident.png", dpi=80)
     if len(curves) > 1:
         compared = assay.compare_precision_recall(curves)
         print(compared.to_frame().to_string(index=False, float_format="%.4g"))
         compared.plot().savefig(asked.figures / "omniinput-mnist-precision.png", dpi=120)
+
+
+def _most_confident(curves: dict[str, assay.PrecisionRecall]):
+    """Judged inputs of each network's most confident bins, with their scores: a row a network (Fig. 10)."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 0.85 * len(curves)), layout="constrained")
+    grid = figure.subplots(len(curves), 8, squeeze=False)
+    for axes in grid.flat:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_frame_on(False)
+    for row, (name, curve) in enumerate(curves.items()):
+        order = np.concatenate([np.flatnonzero(curve.examples.bins == bin) for bin in curve.bins[:3]])[:8]
+        for axes, place in zip(grid[row], order, strict=False):
+            axes.imshow(curve.examples.inputs[int(place)].numpy(), cmap="gray", vmin=0, vmax=255)
+            axes.set_xlabel(f"{curve.example_scores[place]:.2f}", fontsize=6, labelpad=1)
+        grid[row, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
+    return figure
 
 
 class Sentiment:
