@@ -27,6 +27,7 @@ _HOMES = {
     "Reshaping": "reshaping.subset",
     "ReshapingTrials": "reshaping.trials",
     "Scenario": "benchmark",
+    "ShuffleScore": "mira",
     "Trace": "trace",
     "TrainingRecord": "volatility",
     "Verdict": "guard",
@@ -49,6 +50,7 @@ _HOMES = {
     "run_benchmark": "benchmark",
     "sample_outputs": "omniinput.sampling",
     "save": "storage",
+    "shuffle_score": "mira",
     "smallest_contamination": "volatility",
     "validate_monitorability": "mira",
     "volatility_in_certainty": "volatility",
@@ -90,8 +92,10 @@ if TYPE_CHECKING:
     from assay.mira import MiraResult as MiraResult
     from assay.mira import MonitorabilityComparison as MonitorabilityComparison
     from assay.mira import MonitorabilityValidation as MonitorabilityValidation
+    from assay.mira import ShuffleScore as ShuffleScore
     from assay.mira import compare_monitorability as compare_monitorability
     from assay.mira import mira_score as mira_score
+    from assay.mira import shuffle_score as shuffle_score
     from assay.mira import validate_monitorability as validate_monitorability
     from assay.network import Network as Network
     from assay.omniinput.distribution import OutputDistribution as OutputDistribution
