@@ -54,8 +54,8 @@ class Learned:
         if self.pairs is None or self.singles is None or len(self.pairs) * groups != rows:
             return torch.full((rows, values), 1 / values, dtype=torch.float64)
         rung = torch.arange(rows) % len(self.pairs)
-        left = sites.gather(1, (site - 1).clamp(min=0))[:, 0]
-        right = sites.gather(1, (site + 1).clamp(max=length - 1))[:, 0]
+        framed = torch.nn.functional.pad(sites, (1, 1))
+        left, right = framed.gather(1, torch.cat([site, site + 2], dim=1)).T
         has_left, has_right = site > 0, site < length - 1
         logs = self.pairs[rung, left] * has_left + self.pairs[rung, :, right] * has_right
         logs = logs - self.singles[rung] * (has_left & has_right)
