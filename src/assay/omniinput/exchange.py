@@ -22,7 +22,8 @@ def swapped(
     nothing was swapped. In numpy, whose calls on arrays this small cost a fraction of torch's.
     """
     outputs = state.outputs.numpy().reshape(ensembles, len(betas))
-    probability = np.exp(np.minimum(np.diff(betas) * np.diff(outputs, axis=1), 0.0))
+    log_ratio = (betas[1:] - betas[:-1]) * (outputs[:, 1:] - outputs[:, :-1])
+    probability = np.exp(np.minimum(log_ratio, 0.0))
     uniform = torch.rand(probability.shape, dtype=torch.float64, generator=generator).numpy()
     accepted = uniform < probability
     accepted[:, 1 - parity :: 2] = False
