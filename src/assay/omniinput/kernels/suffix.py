@@ -50,7 +50,7 @@ class LanguageProblem(Problem):
     def redrawn(
         self, sites: Tensor, taken: Tensor, cut: int, betas: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens, their log-probabilities, drawn from `cut` on at each row's beta; ln S_t(beta) from there on.
+        """Tokens and their log-probabilities, drawn from `cut` on at each row's beta; ln S_t(beta) of those.
 
         The prefix goes through the model in one call, each new token in one more.
         """
