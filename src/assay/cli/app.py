@@ -6,12 +6,14 @@ from typing import Annotated
 import typer
 
 from assay.cli.benchmark import benchmark
+from assay.cli.check import check
 from assay.cli.demo import demo
 from assay.cli.mira import mira
 from assay.cli.observe import observe
+from assay.cli.report import report
 from assay.cli.reshape import reshape
 from assay.cli.sample import sample
-from assay.cli.status import WRONG_USE
+from assay.cli.status import UNDECIDED, WRONG_USE
 from assay.cli.volatility import volatility
 
 app = typer.Typer(
@@ -25,9 +27,11 @@ app = typer.Typer(
 
 COMMANDS = (
     benchmark,
+    check,
     demo,
     mira,
     observe,
+    report,
     reshape,
     sample,
     volatility,
@@ -49,8 +53,8 @@ def options(
 
 
 def main() -> None:
-    """Run a command; an error of assay's is one line and status 2, its traceback with --debug."""
-    from assay.errors import AssayError
+    """Run a command; an error of assay's is one line and status 2 or 3, its traceback with --debug."""
+    from assay.errors import AssayError, UndecidedError
 
     try:
         app()
@@ -58,4 +62,4 @@ def main() -> None:
         if "--debug" in sys.argv:
             raise
         print(f"assay: {error}", file=sys.stderr)
-        sys.exit(WRONG_USE)
+        sys.exit(UNDECIDED if isinstance(error, UndecidedError) else WRONG_USE)
