@@ -72,7 +72,7 @@ class Importance:
     _log_psi: torch.Tensor | None = None
 
     def begin(self) -> None:
-        """Nothing is drawn before the first batch."""
+        """Nothing is learned or drawn before the first batch."""
         space = self.problem.lm.space
         self.lookahead = Lookahead.none(len(self.proposals), space.sites - 1, space.values)
 
