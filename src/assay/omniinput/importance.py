@@ -27,7 +27,7 @@ from assay.omniinput.reservoir import Reservoir, keys_of
 
 Array = NDArray[np.float64]
 
-PILOT_BETAS = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
+PILOT_BETAS = (-2.0, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 SPACING = 1.5  # standard deviations of the output between the mean outputs of neighbouring proposals
 NEAR_ZERO = 0.05  # betas this close to zero are put there, where one proposal stands anyway
 FEWEST_PROPOSALS, MOST_PROPOSALS = 6, 24
@@ -72,7 +72,7 @@ class Importance:
     _log_psi: torch.Tensor | None = None
 
     def begin(self) -> None:
-        """Nothing is drawn before the first batch."""
+        """Nothing is learned or drawn before the first batch."""
         space = self.problem.lm.space
         self.lookahead = Lookahead.none(len(self.proposals), space.sites - 1, space.values)
 
@@ -151,7 +151,7 @@ class Importance:
         betas, means, deviations = np.array(PILOT_BETAS), self._pilot_means(), self._pilot_deviations()
         self.edges = self.plan.edges
         if self.edges is None:
-            low, high = means[betas == 2.0][0], means[betas == 0.0][0] + 2 * deviations.max()
+            low, high = means[betas == 2.0][0], (means + 2 * deviations)[betas == 0.0][0]
             self.edges = np.linspace(low, high, self.plan.bins + 1)
         centres = (self.edges[1:] + self.edges[:-1]) / 2
         self.proposals = proposal_betas(betas, means, deviations, centres[0], centres[-1])
