@@ -22,6 +22,7 @@ _HOMES = {
     "MonitorabilityComparison": "mira",
     "MonitorabilityValidation": "mira",
     "Network": "network",
+    "OnnxGuard": "guard",
     "OutputDistribution": "omniinput.distribution",
     "Reshaping": "reshaping.subset",
     "ReshapingTrials": "reshaping.trials",
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from assay.benchmark import run_benchmark as run_benchmark
     from assay.errors import AssayError as AssayError
     from assay.guard import Guard as Guard
+    from assay.guard import OnnxGuard as OnnxGuard
     from assay.guard import Verdict as Verdict
     from assay.mira import MiraResult as MiraResult
     from assay.mira import MonitorabilityComparison as MonitorabilityComparison
