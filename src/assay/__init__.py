@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from assay.version import VERSION as __version__
 
 # Public name -> the module that defines it. Modules load on first use, so that `import assay` costs little
 # more than `import torch`.
@@ -14,6 +14,7 @@ _HOMES = {
     "Bins": "reshaping.bins",
     "CannotMatchError": "reshaping.mismatch",
     "CausalLM": "omniinput.language",
+    "DriftWatch": "operation",
     "Estimate": "reshaping.estimate",
     "Guard": "guard",
     "Histogram": "reshaping.histogram",
@@ -31,6 +32,7 @@ _HOMES = {
     "TrainingRecord": "volatility",
     "Verdict": "guard",
     "VolatilityWatch": "volatility",
+    "Watch": "operation",
     "accuracy": "reshaping.indicator",
     "build_scenarios": "benchmark",
     "compare_monitorability": "mira",
@@ -60,6 +62,7 @@ _ROOMS = {
     "faults",
     "mira",
     "monitors",
+    "operation",
     "report",
     "volatility",
 }
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from assay import faults as faults
     from assay import mira as mira
     from assay import monitors as monitors
+    from assay import operation as operation
     from assay import report as report
     from assay import volatility as volatility
     from assay.benchmark import BenchmarkResult as BenchmarkResult
@@ -95,6 +99,8 @@ if TYPE_CHECKING:
     from assay.omniinput.normalisation import cross_model_normalised as cross_model_normalised
     from assay.omniinput.sampling import sample_outputs as sample_outputs
     from assay.omniinput.space import InputSpace as InputSpace
+    from assay.operation import DriftWatch as DriftWatch
+    from assay.operation import Watch as Watch
     from assay.report import write_report as write_report
     from assay.reshaping.bins import Bins as Bins
     from assay.reshaping.bounds import neuron_bounds as neuron_bounds

@@ -7,10 +7,12 @@ import typer
 
 from assay.cli.benchmark import benchmark
 from assay.cli.demo import demo
+from assay.cli.merge import merge
 from assay.cli.mira import mira
 from assay.cli.observe import observe
 from assay.cli.reshape import reshape
 from assay.cli.sample import sample
+from assay.cli.serve import serve
 from assay.cli.status import WRONG_USE
 from assay.cli.volatility import volatility
 
@@ -26,10 +28,12 @@ app = typer.Typer(
 COMMANDS = (
     benchmark,
     demo,
+    merge,
     mira,
     observe,
     reshape,
     sample,
+    serve,
     volatility,
 )
 for command in COMMANDS:

@@ -19,6 +19,7 @@ from assay.network import length, rows, zeros_of
 from assay.network.graph import NEWEST, OPSET, NetworkGraph, traced
 from assay.storage import write_whole
 from assay.trace import Inputs, Trace
+from assay.version import VERSION as ASSAY_VERSION
 
 if TYPE_CHECKING:
     from assay.guard.guard import Guard
@@ -192,11 +193,9 @@ def _describe(model: Any, guard: "Guard") -> None:
     """What a reader of the file needs to know of the guard, as metadata."""
     import onnx
 
-    import assay
-
     facts = {
         "version": VERSION,
-        "assay_version": assay.__version__,
+        "assay_version": ASSAY_VERSION,
         "monitor": repr(guard.monitor),
         "threshold": guard.decided_threshold().tolist(),
         "calibration": guard.calibration,
@@ -205,7 +204,7 @@ def _describe(model: Any, guard: "Guard") -> None:
     }
     held = {entry.key: entry.value for entry in model.metadata_props}
     onnx.helper.set_model_props(model, held | {METADATA: json.dumps(facts)})
-    model.producer_name, model.producer_version = "assay", assay.__version__
+    model.producer_name, model.producer_version = "assay", ASSAY_VERSION
 
 
 def _serialised(model: Any) -> bytes:

@@ -1,5 +1,7 @@
 """Guard: a network and its monitor as one system that cancels predictions it doubts."""
 
+import hashlib
+import json
 import math
 import os
 from collections.abc import Sequence
@@ -158,6 +160,12 @@ class Guard:
 
         write_graph(self, path, example, features)
 
+    @property
+    def fingerprint(self) -> str:
+        """A hash of network, monitor settings and threshold, by which counts know their guard; an exported
+        guard keeps it."""
+        return fingerprint_of(self.network.fingerprint, repr(self.monitor), self.decided_threshold().tolist())
+
     def state(self) -> dict[str, Any]:
         return vars(self)
 
@@ -192,6 +200,10 @@ class Guard:
         pooled = ~torch.isfinite(thresholds)
         self.calibration["pooled_classes"] = pooled.nonzero().flatten().tolist()
         self.threshold = torch.where(pooled, self.decided_threshold(), thresholds)
+
+
+def fingerprint_of(network: str, monitor: str, threshold: float | list[float]) -> str:
+    return hashlib.blake2b(json.dumps([network, monitor, threshold]).encode(), digest_size=16).hexdigest()
 
 
 def _conformal_threshold(scores: Tensor, rate: float, confidence: float | None) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.guard.export import FEATURES, METADATA, OUTPUTS, VERSION
-from assay.guard.guard import Verdict
+from assay.guard.guard import Verdict, fingerprint_of
 from assay.network.batches import encoded
 from assay.network.onnx import OnnxSession
 from assay.network.onnx_graph import OnnxGraph
@@ -61,6 +61,11 @@ class OnnxGuard:
     def form(self) -> Mapping[str, tuple[tuple[Any, ...], str]]:
         """Shape and type of every input, by name; a free axis is a name or None."""
         return {name: (tuple(entry.shape), entry.type) for name, entry in self.session.takes.items()}
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the guard it was exported from."""
+        return fingerprint_of(*(self.metadata[name] for name in ("network", "monitor", "threshold")))
 
     def __repr__(self) -> str:
         return f"OnnxGuard({str(self.path)!r})"
