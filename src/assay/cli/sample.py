@@ -54,6 +54,8 @@ def sample(
     sampler: Annotated[str, typer.Option(help="auto, tempering, multicanonical or importance.")] = "auto",
     kernel: Annotated[list[str] | None, typer.Option(help="A kind of move; may be repeated.")] = None,
     seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
+    ladders: Annotated[int, typer.Option(help="Independent runs that share the budget.")] = 1,
+    engine: Annotated[str, typer.Option(help="Where ladders run: here, processes or ray.")] = "here",
     checkpoint: Annotated[
         Path | None, typer.Option(help="Where the run is kept; an interrupted one goes on from there.")
     ] = None,
@@ -79,6 +81,8 @@ def sample(
             sampler=sampler,
             kernel=kernel or "auto",
             seed=seed,
+            ladders=ladders,
+            engine=engine,
             decode=decode,
             checkpoint=checkpoint,
         )
