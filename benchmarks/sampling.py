@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 import assay
-from assay.omniinput.estimate import estimate, tempered_solver
+from assay.omniinput.estimate import LadderSolver, estimate
 from assay.omniinput.kernels import kernels_of
 from assay.omniinput.plan import Budget, Plan
 from assay.omniinput.problem import Problem
@@ -171,7 +171,7 @@ def blackbox(problem: str, evaluations: int, seeds: int, ensembles: int) -> None
         while not run.finished:
             run.advance()
             if target.evaluations >= due and run.frozen and run.record.steps > 40:
-                found = estimate(run.record, tempered_solver(run.betas), seed)
+                found = estimate(run.record, LadderSolver(run.betas), seed)
                 note(problem, "assay, black box", seed, target.evaluations, found.log_density, exact)
                 due = 2 ** np.ceil(np.log2(target.evaluations / 100_000 + 1e-9)) * 100_000
                 due = due if due > target.evaluations else 2 * due

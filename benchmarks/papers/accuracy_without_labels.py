@@ -11,7 +11,7 @@ mean ("taught"); these two templates are left out of the test. Without them, noi
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from volatility_networks import CACHE, DATA, kept, load
 
 import assay
 from assay import Network, Trace
-from assay.faults import ADVERSARIAL, ANOMALY, NOISE, SHIFT
+from assay.faults import ADVERSARIAL, ANOMALY, NOISE, SHIFT, attacked, fgsm_direction, pgd
 
 TEACHERS = ("gaussian", "gaussian_blur")
 SECOND = {"ann": "cnn", "cnn": "ann", "resnet20": "vgg", "vgg": "resnet20"}
@@ -30,9 +30,22 @@ Condition = tuple[str, str, int, Rows]
 
 
 def conditions(
-    network: Network, images: torch.Tensor, labels: torch.Tensor, pgd: bool
+    network: Network, images: torch.Tensor, labels: torch.Tensor, pgd_steps: int
 ) -> Iterator[Condition]:
     """(category, name, severity, how to make the rows)."""
+
+    @cache
+    def direction(norm: str) -> torch.Tensor:
+        return fgsm_direction(network, images, labels, norm)
+
+    def attacked_rows(attack, severity):  # type: ignore[no-untyped-def]
+        epsilon = attack.epsilon(severity, images[0].numel())
+        if attack.method == "fgsm":
+            return attacked(images, direction(attack.norm), epsilon), labels
+        if attack.method == "pgd":
+            return pgd(network, images, labels, epsilon, attack.norm, steps=pgd_steps), labels
+        return attack(images, severity, network=network), labels
+
     for templates in (NOISE, SHIFT, ANOMALY):
         for name, template in templates.items():
             if name in TEACHERS:
@@ -40,8 +53,8 @@ def conditions(
             for severity in range(1, 6):
                 yield template.category, name, severity, partial(_changed, template, images, labels, severity)
     for name, attack in ADVERSARIAL.items():
-        for severity in () if "pgd" in name and not pgd else range(1, 6):
-            yield "adversarial", name, severity, partial(_attacked, attack, network, images, labels, severity)
+        for severity in () if attack.method == "pgd" and not pgd_steps else range(1, 6):
+            yield "adversarial", name, severity, partial(attacked_rows, attack, severity)
     for severity, share in enumerate((0.4, 0.5, 0.6, 0.75, 0.9), start=1):
         yield "label shift", "label_shift", severity, partial(_shifted, images, labels, share)
     for severity, share in enumerate((0.05, 0.1, 0.2, 0.3, 0.4), start=1):
@@ -50,10 +63,6 @@ def conditions(
 
 def _changed(template, images, labels, severity):  # type: ignore[no-untyped-def]
     return template(images, severity), labels
-
-
-def _attacked(attack, network, images, labels, severity):  # type: ignore[no-untyped-def]
-    return attack(images, severity, network=network, labels=labels), labels
 
 
 def _shifted(images: torch.Tensor, labels: torch.Tensor, share: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -111,7 +120,7 @@ class Bench:
         ]
         if not self.ready:
             return {}
-        window, fit = min(500, self.options.rows), assay.AccuracyEstimator.fit
+        window, fit = min(500, self.options.rows // 4), assay.AccuracyEstimator.fit
         return {
             "taught": fit(reference[0], [pair[0] for pair in taught], other=reference[1], window=window),
             "logit noise": fit(reference[0], window=window),
@@ -119,8 +128,10 @@ class Bench:
 
     def conditions(self) -> Iterator[tuple[str, str, int, list[Trace]]]:
         network = self.networks[self.name]
-        for category, fault, severity, make in conditions(network, *self.live, pgd=not self.options.no_pgd):
-            yield category, fault, severity, self.traces(f"live-{fault}-{severity}", make)
+        steps = self.options.pgd_steps
+        for category, fault, severity, make in conditions(network, *self.live, steps):
+            key = f"live-{fault}-{severity}" + (f"-of-{steps}" if "pgd" in fault else "")
+            yield category, fault, severity, self.traces(key, make)
 
 
 def table(name: str, options: argparse.Namespace) -> pd.DataFrame:
@@ -166,7 +177,7 @@ if __name__ == "__main__":
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--rows", type=int, default=2000, help="reference rows, and as many operational ones")
-    parser.add_argument("--no-pgd", action="store_true", help="leave PGD out, which costs 30 passes a level")
+    parser.add_argument("--pgd-steps", type=int, default=5, help="steps of PGD; 0 leaves it out")
     arguments = parser.parse_args()
     np.set_printoptions(precision=3)
     for chosen in arguments.networks:

@@ -22,7 +22,7 @@ from volatility_networks import CACHE, DATA, ann, load, mnist, observed
 
 import assay
 from assay import Network, Trace
-from assay.faults import attacked, fgsm_direction, pgd
+from assay.faults import NOISE, attacked, fgsm_direction, pgd
 from assay.volatility import TrainingRecord
 from assay.volatility.certainty import margins
 from assay.volatility.comparison import compared, window_log_vcs
@@ -33,6 +33,10 @@ FINE = [round(0.002 * step, 3) for step in range(16)]
 PAPER_A = {"ann": -0.94, "cnn": -0.94, "vgg": -0.89}
 PAPER_B = {"ann": -0.952, "cnn": -0.994, "vgg": -0.850}
 PART = 500
+COMMON = torch.tensor([3, 5, 8])
+"""The classes that grow more frequent under label shift."""
+MIXED: dict[str, float] = {"pgd": 0.03, "gaussian noise": 3, "gaussian blur": 3}
+"""The level of each change at which its rows are mixed into clean ones."""
 Options = argparse.Namespace
 
 
@@ -66,32 +70,36 @@ def _fgsm(
 
 def scenario_a(name: str, options: Options) -> None:
     """25 sets of 1,000 test rows with 0 to 100 of them under FGSM of 0.10; t-tests against the clean sets."""
-    traces = fgsm_traces(name, options, [0.0, 0.10])
-    clean, moved = (margins(trace.probabilities.numpy()) for trace in traces.values())
-    right = [trace.correct.double().numpy() for trace in traces.values()]
+    clean, moved = fgsm_traces(name, options, [0.0, 0.10]).values()
+    print(f"A {name}, clean accuracy {_accuracy(clean):.3f}, paper's correlation {PAPER_A.get(name, 'none')}")
+    _contaminated(f"A {name}, FGSM 0.10", clean, moved)
+
+
+def _contaminated(title: str, clean: Trace, moved: Trace) -> None:
+    """Scenario A for any change; rows of `moved` take the place of the same rows of `clean`, or of any."""
+    certainties = [margins(trace.probabilities.numpy()) for trace in (clean, moved)]
+    right = [trace.correct.double().numpy() for trace in (clean, moved)]
     generator = np.random.default_rng(0)
     sets = [generator.choice(len(clean), 1000, replace=False) for _ in range(25)]
+    same = len(moved) == len(clean)
+    taken = sets if same else [generator.choice(len(moved), 100, replace=False) for _ in sets]
     points = []
     for count in range(0, 105, 5):
-        for number, rows in enumerate(sets):
-            hit, kept = rows[:count], rows[count:]
-            mixed = np.sort(np.concatenate([moved[hit], clean[kept]]))
+        for number, (rows, into) in enumerate(zip(sets, taken, strict=True)):
+            hit, kept = into[:count], rows[count:]
+            mixed = np.concatenate([certainties[1][hit], certainties[0][kept]])
             accuracy = np.concatenate([right[1][hit], right[0][kept]]).mean()
             points.append((count, number, accuracy, window_log_vcs(mixed, 1000)[0]))
     frame = pd.DataFrame(points, columns=["count", "set", "accuracy", "log_vc"])
     by_count = {count: part["log_vc"].to_numpy() for count, part in frame.groupby("count")}
-    tests = {
-        count: compared(by_count[0], by_count[count], 1000).p_value for count in (5, 10, 20, 30, 50, 100)
-    }
-    means = frame.groupby("count")[["accuracy", "log_vc"]].mean().loc[[0, 50, 100]].round(3)
-    correlation = np.corrcoef(frame["accuracy"], frame["log_vc"])[0, 1]
-    grouped = frame.groupby("count")[["accuracy", "log_vc"]].mean().corr().iloc[0, 1]
+    tests = {count: compared(by_count[0], found, 1000).p_value for count, found in by_count.items() if count}
+    means = frame.groupby("count")[["accuracy", "log_vc"]].mean()
     print(
-        f"A {name}: correlation {correlation:.3f} over sets, {grouped:.3f} over means of 25 sets "
-        f"(paper {PAPER_A.get(name, 'none')})"
+        f"{title}: correlation {frame['accuracy'].corr(frame['log_vc']):+.3f} over sets, "
+        f"{means['accuracy'].corr(means['log_vc']):+.3f} over means of 25 sets"
     )
-    print("  p-values by contaminated of 1,000:", {count: f"{p:.2g}" for count, p in tests.items()})
-    print("  means at 0, 50, 100:", means.to_dict("list"))
+    print("  p-values by contaminated of 1,000:", {count: f"{p:.1g}" for count, p in tests.items()})
+    print("  means at 0, 50, 100:", means.loc[[0, 50, 100]].round(3).to_dict("list"), flush=True)
 
 
 def scenario_b(name: str, options: Options) -> None:
@@ -186,59 +194,69 @@ def _epochs(images: torch.Tensor, labels: torch.Tensor, seed: int, epochs: int) 
 
 
 def others(name: str, options: Options) -> None:
-    """PGD, noise, blur, label shift and label noise: where the correlation holds and where not."""
+    """PGD, noise, blur, label shift and label noise: where the correlation holds and where not.
+
+    First over the levels of each on all rows, as in Scenario B; then the strongest PGD, the middle severity
+    of noise and blur, and further rows of the common classes as the contamination of Scenario A.
+    """
     rows = min(options.rows, 4000)
-    network, (images, labels) = load(name, options.data, options.cache, rows)
-    for family, conditions in _conditions(network, images, labels).items():
-        if family == "pgd" and options.no_pgd:
-            continue
-        points = []
-        for level, make in conditions:
-            trace = observed(name, f"{family}-{level}-{rows}", options.cache, make)
-            points.append((level, _accuracy(trace), _log_vc(trace)))
-        frame = pd.DataFrame(points, columns=["level", "accuracy", "log_vc"])
+    network, data = load(name, options.data, options.cache, rows)
+    clean = observed(name, f"clean-{rows}", options.cache, partial(network.observe, data))
+    families: dict[str, dict[float, Trace]] = {
+        "label shift": {share: _shifted(clean, share, rows // 2) for share in (0.1, 0.2, 0.3, 0.4, 0.5)},
+        "label noise": {share: _mislabelled_trace(clean, share) for share in (0.0, 0.1, 0.2, 0.4)},
+    }
+    for family, conditions in _conditions(network, *data, options.pgd_steps).items():
+        families[family] = {0: clean} | {
+            level: observed(name, f"{family}-{level}-{rows}", options.cache, make)
+            for level, make in conditions.items()
+        }
+    for family, traces in families.items():
+        points = [(_accuracy(trace), _log_vc(trace)) for trace in traces.values()]
+        frame = pd.DataFrame(points, columns=["accuracy", "log_vc"])
         print(
-            f"others {name}, {family}: correlation {frame['accuracy'].corr(frame['log_vc']):+.3f}; accuracy "
-            f"{frame['accuracy'].round(3).tolist()}, log VC {frame['log_vc'].round(2).tolist()}"
+            f"others {name}, {family} {list(traces)}: correlation "
+            f"{frame['accuracy'].corr(frame['log_vc']):+.3f}; "
+            f"accuracy {frame['accuracy'].round(3).tolist()}, log VC {frame['log_vc'].round(2).tolist()}",
+            flush=True,
         )
+        if (level := MIXED.get(family.partition(" of ")[0])) is not None:
+            _contaminated(f"A {name}, {family} {level}", clean, traces[level])
+    every = fgsm_traces(name, options, [0.0])[0.0]
+    known, fresh = every[: len(every) // 2], every[len(every) // 2 :]
+    _contaminated(f"A {name}, common classes", known, fresh[torch.isin(fresh.known_labels, COMMON)])
 
 
 def _conditions(
-    network: Network, images: torch.Tensor, labels: torch.Tensor
-) -> dict[str, list[tuple[float, Callable[[], Trace]]]]:
-    """Families of conditions; each level gives as many rows as the others, since VC depends on N."""
-    from assay.faults import NOISE
+    network: Network, images: torch.Tensor, labels: torch.Tensor, pgd_steps: int
+) -> dict[str, dict[float, Callable[[], Trace]]]:
+    """Families of changed rows by level; each level has as many rows, since VC depends on N."""
 
-    def fault(template: str, severity: int) -> Callable[[], Trace]:
-        return lambda: network.observe((NOISE[template](images, severity) if severity else images, labels))
+    def fault(template: str, severity: int) -> Trace:
+        return network.observe((NOISE[template](images, severity), labels))
 
-    def attack(epsilon: float) -> Callable[[], Trace]:
-        return lambda: network.observe((pgd(network, images, labels, epsilon, steps=5), labels))
+    def attack(epsilon: float) -> Trace:
+        return network.observe((pgd(network, images, labels, epsilon, steps=pgd_steps), labels))
 
-    half = len(images) // 2
-    return {
-        "pgd": [(e, attack(e)) for e in (0.0, 0.005, 0.01, 0.02, 0.03)],
-        "gaussian noise": [(s, fault("gaussian", s)) for s in range(6)],
-        "gaussian blur": [(s, fault("gaussian_blur", s)) for s in range(6)],
-        "label-shift": [
-            (share, lambda share=share: network.observe(_shifted(images, labels, share, half)))
-            for share in (0.1, 0.2, 0.3, 0.4, 0.5)
-        ],
-        "label-noise": [
-            (share, lambda share=share: network.observe((images, _mislabelled(labels, share))))
-            for share in (0.0, 0.1, 0.2, 0.4)
-        ],
+    attacks = {e: partial(attack, e) for e in (0.005, 0.01, 0.02, 0.03)}
+    return ({f"pgd of {pgd_steps} steps": attacks} if pgd_steps else {}) | {
+        "gaussian noise": {s: partial(fault, "gaussian", s) for s in range(1, 6)},
+        "gaussian blur": {s: partial(fault, "gaussian_blur", s) for s in range(1, 6)},
     }
 
 
-def _shifted(images: torch.Tensor, labels: torch.Tensor, share: float, size: int) -> tuple[torch.Tensor, ...]:
-    """As many rows as can be had in which the classes 3, 5 and 8 make up three times `share` / 3 of all."""
-    generator = torch.Generator().manual_seed(0)
-    order = torch.randperm(len(labels), generator=generator)
-    common = torch.isin(labels[order], torch.tensor([3, 5, 8]))
+def _shifted(clean: Trace, share: float, size: int) -> Trace:
+    """As many rows as can be had at every share, of which the common classes make up `share`."""
+    labels = clean.known_labels
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    common = torch.isin(labels[order], COMMON)
     count = min(size // 2, int(common.sum()))
     rows = torch.cat([order[common][: int(share * 2 * count)], order[~common]])[: 2 * count]
-    return images[rows], labels[rows]
+    return clean[rows]
+
+
+def _mislabelled_trace(clean: Trace, share: float) -> Trace:
+    return Trace(clean.logits, labels=_mislabelled(clean.known_labels, share))
 
 
 def _mislabelled(labels: torch.Tensor, share: float) -> torch.Tensor:
@@ -258,7 +276,7 @@ def alarms(name: str, options: Options) -> None:
         order = generator.permutation(clean)
         known, stream = order[:half], order[half:]
         evidence = Evidence(Reference.of_margins(known, window, resamples=300, seed=trial), rate)
-        evidence.add_rows(stream)
+        evidence.add_rows(stream.tolist())
         log_vcs = window_log_vcs(stream, window), window_log_vcs(known, window)
         for log_vc in log_vcs[0]:
             evidence.add_window(float(log_vc))
@@ -327,7 +345,7 @@ if __name__ == "__main__":
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--rows", type=int, default=10_000, help="test rows")
-    parser.add_argument("--no-pgd", action="store_true", help="leave PGD out, which costs 15 passes a level")
+    parser.add_argument("--pgd-steps", type=int, default=5, help="steps of PGD; 0 leaves it out")
     parser.add_argument("--wrong", type=float, nargs="+", default=[0.0, 0.2], help="shares of wrong labels")
     parser.add_argument("--trials", type=int, default=200)
     chosen = parser.parse_args()

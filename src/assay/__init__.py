@@ -14,6 +14,7 @@ _HOMES = {
     "Bins": "reshaping.bins",
     "CannotMatchError": "reshaping.mismatch",
     "CausalLM": "omniinput.language",
+    "Check": "check",
     "DriftWatch": "operation",
     "Estimate": "reshaping.estimate",
     "Guard": "guard",
@@ -28,6 +29,7 @@ _HOMES = {
     "Reshaping": "reshaping.subset",
     "ReshapingTrials": "reshaping.trials",
     "Scenario": "benchmark",
+    "ShuffleScore": "mira",
     "Trace": "trace",
     "TrainingRecord": "volatility",
     "Verdict": "guard",
@@ -35,6 +37,7 @@ _HOMES = {
     "Watch": "operation",
     "accuracy": "reshaping.indicator",
     "build_scenarios": "benchmark",
+    "check_network": "check",
     "compare_monitorability": "mira",
     "compare_volatility": "volatility",
     "cross_model_normalised": "omniinput.normalisation",
@@ -50,6 +53,7 @@ _HOMES = {
     "run_benchmark": "benchmark",
     "sample_outputs": "omniinput.sampling",
     "save": "storage",
+    "shuffle_score": "mira",
     "smallest_contamination": "volatility",
     "validate_monitorability": "mira",
     "volatility_in_certainty": "volatility",
@@ -57,6 +61,7 @@ _HOMES = {
 }
 _ROOMS = {
     "benchmark",
+    "check",
     "data",
     "errors",
     "faults",
@@ -71,6 +76,7 @@ __all__ = ["__version__", *sorted(_HOMES), *sorted(_ROOMS)]
 
 if TYPE_CHECKING:
     from assay import benchmark as benchmark
+    from assay import check as check
     from assay import data as data
     from assay import errors as errors
     from assay import faults as faults
@@ -83,6 +89,8 @@ if TYPE_CHECKING:
     from assay.benchmark import Scenario as Scenario
     from assay.benchmark import build_scenarios as build_scenarios
     from assay.benchmark import run_benchmark as run_benchmark
+    from assay.check import Check as Check
+    from assay.check import check_network as check_network
     from assay.errors import AssayError as AssayError
     from assay.guard import Guard as Guard
     from assay.guard import OnnxGuard as OnnxGuard
@@ -90,8 +98,10 @@ if TYPE_CHECKING:
     from assay.mira import MiraResult as MiraResult
     from assay.mira import MonitorabilityComparison as MonitorabilityComparison
     from assay.mira import MonitorabilityValidation as MonitorabilityValidation
+    from assay.mira import ShuffleScore as ShuffleScore
     from assay.mira import compare_monitorability as compare_monitorability
     from assay.mira import mira_score as mira_score
+    from assay.mira import shuffle_score as shuffle_score
     from assay.mira import validate_monitorability as validate_monitorability
     from assay.network import Network as Network
     from assay.omniinput.distribution import OutputDistribution as OutputDistribution

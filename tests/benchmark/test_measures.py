@@ -12,6 +12,7 @@ from assay.benchmark.measures import (
     counted_measures,
     fpr_at_tpr,
     multiclass_mcc,
+    multiclass_mcc_interval,
     outcome_counts,
 )
 from assay.benchmark.oracle import specific_outcome
@@ -107,3 +108,16 @@ def test_multiclass_mcc_agrees_with_scikit_learn(pairs):
     assert multiclass_mcc(labels, answers) == pytest.approx(
         metrics.matthews_corrcoef(labels, answers), abs=1e-9
     )
+
+
+def test_the_interval_of_multiclass_mcc_is_that_of_drawing_rows():
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 4, 400)
+    answers = np.where(generator.random(400) < 0.6, labels, generator.integers(-1, 4, 400))
+    rows = generator.integers(0, 400, (2000, 400))
+    drawn = [metrics.matthews_corrcoef(labels[part], answers[part]) for part in rows]
+    settings_ = {"seed": 0, "confidence": 0.9, "resamples": 2000}
+    low, high = multiclass_mcc_interval(labels, answers, settings_)
+    # A quantile of 2,000 draws has a standard error of about 0.0014 here, and there are two of them.
+    assert (low, high) == pytest.approx(tuple(np.quantile(drawn, [0.05, 0.95])), abs=0.006)
+    assert low < multiclass_mcc(labels, answers) < high

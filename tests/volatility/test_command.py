@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import assay
 from assay.cli import app
+from assay.volatility import records
 from assay.volatility.records import probability_chunks
 
 
@@ -120,6 +121,22 @@ def test_stopping_at_the_first_alarm_leaves_the_rest_unread(run):
     result = run("-", "--reference", "clean.csv", "--window", 200, "--stop", "--json", input=text)
     assert result.exit_code == 1
     assert json.loads(result.output)["rows"] < 9000
+
+
+def test_a_pipe_is_heard_while_it_is_still_open(run, monkeypatch):
+    def lines():
+        for row in changed(3000, 9).tolist():
+            yield json.dumps(row) + "\n"
+        raise AssertionError("the whole pipe was read before the alarm")
+
+    monkeypatch.setattr(records.sys, "stdin", lines())
+    given = 0
+    watch = assay.VolatilityWatch(200).calibrate(clean(2000, 0))
+    for chunk in probability_chunks("-"):
+        given += len(chunk)
+        if watch.update(chunk).alarm:
+            break
+    assert given < 3000
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import assay
 from assay.errors import InputError, NotFittedError
 from assay.volatility import Reference
-from assay.volatility.certainty import margins
+from assay.volatility.certainty import margin, margins
+from assay.volatility.probabilities import bad_rows
 from assay.volatility.watch import BAD_ROWS, CHANGED
 
 
@@ -55,6 +58,60 @@ def test_how_a_stream_is_cut_into_updates_makes_no_difference(reference):
         state = pieces.update(part)
     assert state == expected
     assert pieces.to_frame().equals(whole.to_frame())
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        np.asarray,
+        lambda row: row[None],
+        np.float32,
+        np.ndarray.tolist,
+        torch.tensor,
+        lambda row: [row.tolist()],
+    ],
+)
+def test_row_by_row_in_any_form_is_the_same_as_all_at_once(reference, form):
+    rows = contaminated(330, 3)
+    rows[[7, 150]] = np.nan
+    whole, single = (assay.VolatilityWatch(window=100).calibrate(reference, resamples=50) for _ in range(2))
+    expected = whole.update(np.float32(rows) if form is np.float32 else rows)
+    for row in rows:
+        state = single.update(form(row))
+    assert (state.log_vc, state.evidence, state.rows) == (expected.log_vc, expected.evidence, 328)
+    assert single.bad_rows_ == 2
+    assert single.to_frame().equals(whole.to_frame())
+
+
+VALUES = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.5, -0.25, np.nan, np.inf, 1.0008, 1.00051]))
+
+
+@given(st.lists(VALUES, min_size=3, max_size=3), st.sampled_from([np.float64, np.float32, np.float16]))
+def test_a_single_margin_is_that_of_the_table_or_none(row, dtype):
+    total = sum(row)
+    for values in (row, [value / total for value in row] if 0 < total < np.inf else row):
+        form = np.array(values, dtype)
+        found = margin(form, 3)
+        if found is not None:
+            assert not bad_rows(form[None]).any()
+            assert found == margins(form[None])[0]
+        else:
+            assert bad_rows(form[None])[0] or abs(form.astype(float).sum() - 1) > 4e-4
+
+
+def test_what_is_no_plain_row_has_no_single_margin():
+    forms = (
+        [0, 1, 0],
+        np.array([0, 1, 0]),
+        [[0.5, 0.5, 0.0]],
+        (0.5, 0.5, 0.0),
+        "abc",
+        np.array(0.5),
+        [],
+        None,
+    )
+    for form in (*forms, np.full((3, 3), 1 / 3), np.full(4, 0.25), torch.zeros(0), np.full(40, 1 / 40)):
+        assert margin(form, 40 if np.size(form) == 40 else 3) is None
 
 
 def test_a_watch_restored_in_mid_stream_goes_on_as_if_nothing_had_happened(reference, tmp_path):

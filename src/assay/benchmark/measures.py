@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
 
 from assay.benchmark.oracle import Flags, Outcome
+from assay.monitors.separation import separation
 
 Numbers = NDArray[np.float64]
 
@@ -67,23 +67,12 @@ def bootstrap_intervals(
 
 
 def auroc(truth: Flags, scores: Numbers, confidence: float) -> tuple[float, float, float]:
-    """The area under the ROC curve and its interval by DeLong et al. 1988; ties count one half.
+    """The area under the ROC curve and its interval (`separation`).
 
-    A score that is not finite is an alarm and so ranks above all others. N log N.
+    A score that is not finite is an alarm and so ranks above all others.
     """
     positives, negatives = _split(truth, scores)
-    p, n = len(positives), len(negatives)
-    if not p or not n:
-        return float("nan"), float("nan"), float("nan")
-    everyone = rankdata(np.concatenate([positives, negatives]))
-    # Placement of each row: the share of the other class that it outranks.
-    above = (everyone[:p] - rankdata(positives)) / n
-    below = 1 - (everyone[p:] - rankdata(negatives)) / p
-    area = float(above.mean())
-    if min(p, n) < 2:
-        return area, float("nan"), float("nan")
-    reach = float(norm.ppf((1 + confidence) / 2) * np.sqrt(above.var(ddof=1) / p + below.var(ddof=1) / n))
-    return area, max(0.0, area - reach), min(1.0, area + reach)
+    return separation(negatives, positives, confidence)
 
 
 def fpr_at_tpr(truth: Flags, scores: Numbers, tpr: float = 0.95) -> float:
@@ -101,13 +90,53 @@ def multiclass_mcc(labels: NDArray[Any], answers: NDArray[Any]) -> float:
 
     A cancelled prediction is an answer of its own, -1, which is also the label of a novelty.
     """
-    classes, codes = np.unique(np.concatenate([labels, answers]), return_inverse=True)
-    size, count = len(classes), len(labels)
-    table = np.bincount(codes[:count] * size + codes[count:], minlength=size**2).reshape(size, size)
-    truth, said = table.sum(axis=1, dtype=np.float64), table.sum(axis=0, dtype=np.float64)
-    covariance = float(np.trace(table)) * count - truth @ said
-    spread = np.sqrt(count**2 - said @ said) * np.sqrt(count**2 - truth @ truth)
-    return float(covariance / spread) if spread > 0 else 0.0
+    pairs, counts = _paired(labels, answers)
+    return float(_gorodkin(pairs, counts[None])[0])
+
+
+def multiclass_mcc_interval(
+    labels: NDArray[Any], answers: NDArray[Any], settings: Mapping[str, Any]
+) -> tuple[float, float]:
+    """The percentile interval of `multiclass_mcc`, by drawing the counts of (label, answer) pairs anew.
+
+    Each count is drawn from its own Poisson distribution: given their total, such counts are multinomial, and
+    MCC does not depend on the total. With many classes this is ten times as fast.
+    """
+    if not len(labels):
+        return float("nan"), float("nan")
+    pairs, counts = _paired(labels, answers)
+    generator = np.random.default_rng(settings["seed"])
+    draws = generator.poisson(counts, size=(settings["resamples"], len(counts)))
+    tail = (1 - settings["confidence"]) / 2
+    low, high = np.quantile(_gorodkin(pairs, draws), [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def agreement(
+    name: str, labels: NDArray[Any], answers: NDArray[Any], settings: Mapping[str, Any]
+) -> dict[str, float]:
+    """`multiclass_mcc` under this name, with `_low` and `_high` beside it."""
+    low, high = multiclass_mcc_interval(labels, answers, settings)
+    return {name: multiclass_mcc(labels, answers), f"{name}_low": low, f"{name}_high": high}
+
+
+def _paired(labels: NDArray[Any], answers: NDArray[Any]) -> tuple[NDArray[np.intp], Numbers]:
+    """The distinct pairs of label and answer as codes (pairs, 2), and how often each occurred."""
+    codes = np.unique(np.concatenate([labels, answers]), return_inverse=True)[1].reshape(2, -1)
+    pairs, counts = np.unique(codes, axis=1, return_counts=True)
+    return pairs.T, counts.astype(np.float64)
+
+
+def _gorodkin(pairs: NDArray[np.intp], counts: NDArray[Any]) -> Numbers:
+    """MCC for every row of `counts` (draws, pairs)."""
+    classes = np.eye(int(pairs.max(initial=0)) + 1)
+    counts = np.asarray(counts, dtype=np.float64)
+    total = counts.sum(axis=1)
+    right = counts[:, pairs[:, 0] == pairs[:, 1]].sum(axis=1)
+    truth, said = counts @ classes[pairs[:, 0]], counts @ classes[pairs[:, 1]]
+    covariance = right * total - (truth * said).sum(axis=1)
+    spread = np.sqrt(total**2 - (said**2).sum(axis=1)) * np.sqrt(total**2 - (truth**2).sum(axis=1))
+    return _ratio(covariance, spread)
 
 
 def measured(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.benchmark.cells import Cells
-from assay.benchmark.measures import measured, multiclass_mcc
+from assay.benchmark.measures import agreement, measured
 from assay.benchmark.oracle import overall_outcome, overall_truth, specific_outcome, specific_truth
 from assay.benchmark.result import BenchmarkResult
 from assay.benchmark.scenario import NO_LABEL, Scenario, row_count
@@ -183,11 +183,10 @@ def _row(
         row |= measured(prefix, should, outcomes, readout.scores, settings)
     labels, answers = scenario.labels.numpy(), np.where(readout.alarm, CANCELLED, readout.predictions)
     clean = ~is_fault
+    for title, said in (("model_mcc", readout.predictions), ("system_mcc", answers)):
+        row |= agreement(title, labels, said, settings)
+        row |= agreement(f"clean_{title}", labels[clean], said[clean], settings)
     return row | {
-        "model_mcc": multiclass_mcc(labels, readout.predictions),
-        "system_mcc": multiclass_mcc(labels, answers),
-        "clean_model_mcc": multiclass_mcc(labels[clean], readout.predictions[clean]),
-        "clean_system_mcc": multiclass_mcc(labels[clean], answers[clean]),
         "clean_false_alarms": float(readout.alarm[clean].mean()) if clean.any() else float("nan"),
         "accuracy": float(correct.mean()),
         "model_seconds": float(readout.model_seconds.mean()),

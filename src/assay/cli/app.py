@@ -6,14 +6,16 @@ from typing import Annotated
 import typer
 
 from assay.cli.benchmark import benchmark
+from assay.cli.check import check
 from assay.cli.demo import demo
 from assay.cli.merge import merge
 from assay.cli.mira import mira
 from assay.cli.observe import observe
+from assay.cli.report import report
 from assay.cli.reshape import reshape
 from assay.cli.sample import sample
 from assay.cli.serve import serve
-from assay.cli.status import WRONG_USE
+from assay.cli.status import UNDECIDED, WRONG_USE
 from assay.cli.volatility import volatility
 
 app = typer.Typer(
@@ -27,10 +29,12 @@ app = typer.Typer(
 
 COMMANDS = (
     benchmark,
+    check,
     demo,
     merge,
     mira,
     observe,
+    report,
     reshape,
     sample,
     serve,
@@ -53,8 +57,8 @@ def options(
 
 
 def main() -> None:
-    """Run a command; an error of assay's is one line and status 2, its traceback with --debug."""
-    from assay.errors import AssayError
+    """Run a command; an error of assay's is one line and status 2 or 3, its traceback with --debug."""
+    from assay.errors import AssayError, UndecidedError
 
     try:
         app()
@@ -62,4 +66,4 @@ def main() -> None:
         if "--debug" in sys.argv:
             raise
         print(f"assay: {error}", file=sys.stderr)
-        sys.exit(WRONG_USE)
+        sys.exit(UNDECIDED if isinstance(error, UndecidedError) else WRONG_USE)

@@ -50,7 +50,7 @@ def benchmark(
     ] = None,
     readouts: Annotated[Path | None, typer.Option(help="A folder for what was seen of every input.")] = None,
     output: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("benchmark.safetensors"),
-    report: Annotated[Path | None, typer.Option(help="Where an HTML report goes.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
     seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
     engine: Annotated[str, typer.Option(help="Where scenarios run: here, processes or ray.")] = "here",
     as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
@@ -86,7 +86,7 @@ def _scenarios(
     seed: int,
 ) -> "list[Scenario]":
     import assay
-    from assay.cli.reference import data_at
+    from assay.cli.reference import data_at, named_data
 
     inputs, labels = data_at(test)
     return assay.build_scenarios(
@@ -94,7 +94,7 @@ def _scenarios(
         labels,
         network=network,
         severities=tuple(severity or (1, 5)),
-        novelty=dict(_named_data(text) for text in novelty or []),
+        novelty=dict(named_data(text) for text in novelty or []),
         seed=seed,
         faults=fault,
     )
@@ -143,10 +143,9 @@ def _monitor(name: str, network: "Network") -> Any:
 def _parts(train: str, validation: str | None, seed: int) -> tuple[Any, Any]:
     import torch
 
-    from assay import data
-    from assay.cli.reference import data_at
+    from assay.cli.reference import TRAIN, data_at
 
-    learned = data.digits(seed)[0] if train == "digits" and not Path(train).exists() else data_at(train)
+    learned = data_at(train, TRAIN)
     if validation is not None:
         return learned, data_at(validation)
     inputs, labels = learned
@@ -164,15 +163,6 @@ def _keep(result: "BenchmarkResult", output: Path, report: Path | None) -> None:
     assay.save(result, output)
     if report is not None:
         assay.write_report([result], report, title="Which monitor to ship")
-
-
-def _named_data(text: str) -> tuple[str, Any]:
-    from assay.cli.reference import data_at
-
-    name, equals, source = text.partition("=")
-    if not equals or not source:
-        raise InputError(f"expected --novelty name=data, got {text!r}; name the unknown classes")
-    return name, data_at(source)[0]
 
 
 def _facts(result: "BenchmarkResult", output: Path) -> dict[str, Any]:

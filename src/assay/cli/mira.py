@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,8 +31,9 @@ def mira(
         str, typer.Option(help="Of the covariance: empirical, ledoit_wolf or oas.")
     ] = "empirical",
     seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
-    at_least: Annotated[
-        float | None, typer.Option(help="Exit with status 1 if the best score's lower bound is under it.")
+    least_mira: Annotated[
+        float | None,
+        typer.Option(help="Exit with status 1 where the best score's lower bound is below this."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Where the comparison goes, as a file of assay.")
@@ -45,12 +46,12 @@ def mira(
     Example: `assay mira mine:network --train train.npz --test test.npz --report mira.html`
     """
     import assay
-    from assay.cli.reference import network_at
+    from assay.cli.reference import TRAIN, data_at, network_at
 
     compared = assay.compare_monitorability(
         {reference: network_at(reference) for reference in networks},
-        _training_data(train),
-        _test_data(test),
+        data_at(train, TRAIN),
+        data_at(test),
         layers=[tuple(name.split("+")) for name in layer or ["penultimate"]],
         accuracy_threshold=accuracy_threshold,
         steps=steps,
@@ -65,21 +66,8 @@ def mira(
         alone = len(compared.results) == 1
         assay.write_report([*([] if alone else [compared]), *compared.results], report)
     _print(compared, as_json)
-    if at_least is not None and not compared.results[0].interval[0] >= at_least:
+    if least_mira is not None and not compared.results[0].interval[0] >= least_mira:
         raise typer.Exit(ALARM)
-
-
-def _training_data(source: str) -> Any:
-    from assay import data
-    from assay.cli.reference import data_at
-
-    return data.digits()[0] if source == "digits" and not Path(source).exists() else data_at(source)
-
-
-def _test_data(source: str) -> Any:
-    from assay.cli.reference import data_at
-
-    return data_at(source)
 
 
 def _print(compared: "MonitorabilityComparison", as_json: bool) -> None:

@@ -10,6 +10,9 @@ from assay.errors import InputError
 if TYPE_CHECKING:
     from assay import Network
 
+TRAIN, TEST = 0, 1
+"""The parts of `digits`."""
+
 
 def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "Network":
     """The Network that `module:factory` gives, or that an .onnx file holds.
@@ -36,8 +39,8 @@ def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "N
     )
 
 
-def data_at(source: str) -> Any:
-    """(inputs, labels) of a file or folder; `digits` is the test part of the bundled digits.
+def data_at(source: str, part: int = TEST) -> Any:
+    """(inputs, labels) of a file or folder; `digits` is a part of the bundled digits.
 
     Options of the reader follow a question mark: `mnist?split=test`, `photos?size=32&channels=3`.
     """
@@ -46,10 +49,18 @@ def data_at(source: str) -> Any:
     from assay import data
 
     if source == "digits" and not Path(source).exists():
-        return data.digits()[1]
+        return data.digits()[part]
     path, _, query = source.partition("?")
     options = dict(parse_qsl(query))
     return data.read(path, **{name: int(text) if text.isdigit() else text for name, text in options.items()})
+
+
+def named_data(text: str) -> tuple[str, Any]:
+    """The name and the inputs of `name=data`."""
+    name, equals, source = text.partition("=")
+    if not equals or not source:
+        raise InputError(f"expected --novelty name=data, got {text!r}; name the unknown classes")
+    return name, data_at(source)[0]
 
 
 def named(reference: str) -> Any:

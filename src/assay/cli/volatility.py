@@ -33,6 +33,7 @@ def volatility(
         int, typer.Option(help="After how many rows of the stream neighbours are no longer alike.")
     ] = 1,
     plot: Annotated[Path | None, typer.Option(help="Where the plot goes (png, svg or pdf).")] = None,
+    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
     stop: Annotated[bool, typer.Option("--stop", help="Stop at the first alarm.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the reference windows.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
@@ -53,17 +54,21 @@ def volatility(
         watched: VolatilityWatch = assay.load(watch, kind="VolatilityWatch")
     else:
         watched = _calibrated(str(reference), window, false_alarm_rate, block, seed)
-    states = []
+    state, alarms = None, set[str]()
     for chunk in probability_chunks(source):
-        states.append(watched.update(chunk))
-        if stop and states[-1].alarm:
+        state = watched.update(chunk)
+        alarms.update(state.alarms)
+        if stop and alarms:
             break
     if watch:
         assay.save(watched, watch)
-    _report(watched, states, as_json)
+    status = ALARM if alarms else FINE if state and state.full else UNDECIDED
+    _report(watched, state, sorted(alarms), status, as_json)
     if plot:
         watched.plot().savefig(plot)
-    raise typer.Exit(_status(states))
+    if report:
+        assay.write_report([watched], report)
+    raise typer.Exit(status)
 
 
 def _calibrated(
@@ -102,17 +107,18 @@ def _measured(source: str, as_json: bool) -> None:
     print("cannot decide: nothing to compare with; pass --reference with clean probabilities")
 
 
-def _report(watch: "VolatilityWatch", states: list["VolatilityState"], as_json: bool) -> None:
+def _report(
+    watch: "VolatilityWatch", last: "VolatilityState | None", alarms: list[str], status: int, as_json: bool
+) -> None:
     if as_json:
-        kinds = sorted({kind for state in states for kind in state.alarms})
         facts = {
             "rows": watch.rows_,
             "bad_rows": watch.bad_rows_,
-            "log_vc": states[-1].log_vc if states and states[-1].full else None,
+            "log_vc": last.log_vc if last and last.full else None,
             "reference_log_vc": watch.reference.mean,
-            "evidence": states[-1].evidence if states else 1.0,
-            "alarms": kinds,
-            "status": {FINE: "quiet", ALARM: "alarm", UNDECIDED: "undecided"}[_status(states)],
+            "evidence": last.evidence if last else 1.0,
+            "alarms": alarms,
+            "status": {FINE: "quiet", ALARM: "alarm", UNDECIDED: "undecided"}[status],
             "windows": watch.to_frame().to_dict(orient="records"),
         }
         print(json.dumps(facts))
@@ -123,11 +129,5 @@ def _report(watch: "VolatilityWatch", states: list["VolatilityState"], as_json: 
             frame.to_string(index=False, formatters={"log_vc": "{:.3f}".format, "p_value": "{:.3g}".format})
         )
     print(watch.summary())
-    if _status(states) == UNDECIDED:
+    if status == UNDECIDED:
         print("cannot decide: fewer rows than one window; pass more rows or a smaller --window")
-
-
-def _status(states: list["VolatilityState"]) -> int:
-    if any(state.alarm for state in states):
-        return ALARM
-    return FINE if states and states[-1].full else UNDECIDED

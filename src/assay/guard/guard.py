@@ -14,7 +14,7 @@ import torch
 from scipy.stats import beta
 from torch import Tensor
 
-from assay.errors import InputError, NotFittedError
+from assay.errors import InputError, NotFittedError, UndecidedError
 from assay.monitors.monitor import Monitor
 from assay.network import Network, all_finite
 from assay.storage import storable
@@ -102,7 +102,7 @@ class Guard:
         overall = _conformal_threshold(scores, false_alarm_rate, confidence)
         if not math.isfinite(overall):
             finite = int(torch.isfinite(scores).sum())
-            raise InputError(
+            raise UndecidedError(
                 f"expected enough finite scores for a false alarm rate of {false_alarm_rate:g}, got {finite} "
                 f"of {len(scores)}; calibrate on more data, or allow more false alarms"
             )

@@ -106,4 +106,4 @@ def _named_scores(
     try:
         return scores(network, train, test, layers, settings)
     except InputError as error:
-        raise InputError(f"{name}: {error}") from error
+        raise type(error)(f"{name}: {error}") from error

@@ -25,15 +25,10 @@ class Exponentials:
     def of(cls, logits: Tensor, temperature: float = 1.0) -> "Exponentials":
         _, shifted = _shifted(logits, temperature)
         powers = shifted.exp()
-        below = (powers * (shifted < 0)).sum(dim=0)
+        top = shifted == 0
         # The top class counts 1, and so does each class that ties with it.
-        ties = (powers.sum(dim=0) - below).round() - 1
-        return cls(shifted, powers, below + ties)
-
-    @property
-    def doubt(self) -> Tensor:
-        """1 - max_k p_k, p = softmax(l)."""
-        return self.others / (1 + self.others)
+        others = powers.masked_fill(top, 0).sum(dim=0) + (top.sum(dim=0) - 1)
+        return cls(shifted, powers, others)
 
     @property
     def probabilities(self) -> Tensor:
@@ -47,6 +42,12 @@ class Exponentials:
         return self.others.log1p() - spread / (1 + self.others)
 
 
+def doubt(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """1 - max_k p_k, p = softmax(l / temperature), as the sum of the other probabilities."""
+    probabilities = torch.softmax(_columns(logits, temperature), dim=0)
+    return probabilities.scatter_(0, logits.argmax(dim=1)[None], 0.0).sum(dim=0)
+
+
 def log_sum_exp(logits: Tensor, temperature: float = 1.0) -> Tensor:
     """log sum_k exp(l_k / temperature), one per row, in double precision at the price of single."""
     largest, shifted = _shifted(logits, temperature)
@@ -58,9 +59,13 @@ def _shifted(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     if under_tracer():  # an exporter follows values, not what is written to memory
         scaled = logits.T.double() / temperature
         return scaled.amax(dim=0), scaled - scaled.amax(dim=0)
-    shifted = torch.empty(logits.shape[::-1], dtype=torch.float64).copy_(logits.T)
-    if temperature != 1:
-        shifted /= temperature
+    shifted = _columns(logits, temperature)
     largest = shifted.amax(dim=0)
     shifted -= largest
     return largest, shifted
+
+
+def _columns(logits: Tensor, temperature: float) -> Tensor:
+    """(C, N): l / temperature in double precision, in memory of its own."""
+    columns = logits.T.to(torch.float64, memory_format=torch.contiguous_format, copy=True)
+    return columns if temperature == 1 else columns.div_(temperature)

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from assay.monitors.exponentials import Exponentials
+from assay.monitors.exponentials import doubt
 from assay.monitors.monitor import Monitor
 from assay.trace import Trace
 
@@ -20,4 +20,4 @@ class MaxSoftmax(Monitor):
     """
 
     def _score(self, trace: Trace) -> Tensor:
-        return Exponentials.of(trace.logits).doubt
+        return doubt(trace.logits)

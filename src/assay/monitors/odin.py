@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.exponentials import Exponentials
+from assay.monitors.exponentials import doubt
 from assay.monitors.monitor import Monitor
 from assay.monitors.perturbation import GRADIENTS, perturbed_scores
 from assay.network import Network
@@ -45,4 +45,4 @@ class ODIN(Monitor):
         return torch.log_softmax(trace.logits / self.temperature, dim=1).amax(dim=1)
 
     def _doubt(self, trace: Trace) -> Tensor:
-        return Exponentials.of(trace.logits, self.temperature).doubt
+        return doubt(trace.logits, self.temperature)

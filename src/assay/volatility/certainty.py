@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.errors import InputError
-from assay.volatility.probabilities import Array, checked
+from assay.volatility.probabilities import Array, checked, sure_row
 
 OFFSET = 1e-6
 """The paper's epsilon_0."""
@@ -68,6 +68,18 @@ def margins(rows: Array) -> Doubles:
         first, second = top_two(rows[start : start + block])
         np.subtract(first, second, out=found[start : start + block], dtype=np.float64)
     return found
+
+
+def margin(probabilities: Any, classes: int) -> float | None:
+    """Eq. 4 of a single row that is beyond doubt good, to the same bit; None: make a table and look closer.
+
+    Streams come row by row, and for ten numbers the calls of numpy cost many times the arithmetic.
+    """
+    row = sure_row(probabilities, classes) if classes <= _MANY_CLASSES else None
+    if row is None:
+        return None
+    ordered = sorted(row)
+    return ordered[-1] - ordered[-2]
 
 
 def ratios(ordered: Doubles, offset: float = OFFSET) -> Doubles:

@@ -124,7 +124,7 @@ def _alarms(
     """Which tests sound somewhere in the stream; the t-test looks once, at the end."""
     window = reference.window
     evidence = Evidence(reference, false_alarm_rate)
-    evidence.add_rows(stream)
+    evidence.add_rows(stream.tolist())
     suspect = window_log_vcs(stream, window)
     for log_vc in suspect:
         evidence.add_window(float(log_vc))

@@ -20,7 +20,9 @@ before round j, 1/(j+1) of what is still unstaked. Evidence for a change at roun
 times weaker than if its time had been known, and never lost.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import exp, log
 from typing import Self
 
 import numpy as np
@@ -70,10 +72,8 @@ class Evidence:
     false_alarm_rate: float
     on_rows: Staked = field(default_factory=lambda: Staked.on(2 * len(LEVELS) * len(SHARES)))
     on_windows: Staked = field(default_factory=lambda: Staked.on(1))
-    hits: Doubles = field(default_factory=lambda: np.zeros(2 * len(LEVELS)))
-    """Rows of the running round below each lower, above each upper limit."""
-    counted: int = 0
-    """Rows of the running round."""
+    running: list[float] = field(default_factory=list)
+    """Margins of the running round."""
     log_evidence: float = 0.0
     """log of the mean of the two capitals, when bets were last settled."""
     strongest: float = 0.0
@@ -89,26 +89,31 @@ class Evidence:
         shares = np.array(SHARES)
         self._won = np.log1p(shares * (1 / chances - 1))
         self._lost = np.log1p(-shares)
+        self._decisive = log(2 / self.false_alarm_rate)
         self.allowance = float(norm.isf(doubt)) * self.reference.standard_error
         self.round = min(ROUND, self.reference.window // self.reference.block)
 
     @property
+    def capital(self) -> float:
+        """Evidence itself, as far as a float can hold it."""
+        return exp(min(self.log_evidence, 700.0))
+
+    @property
     def alarm(self) -> bool:
         """Whether the evidence has ever reached 2 / false_alarm_rate."""
-        return bool(self.strongest >= np.log(2 / self.false_alarm_rate))
+        return self.strongest >= self._decisive
 
-    def add_rows(self, margins: Doubles) -> None:
+    def add_rows(self, margins: Iterable[float]) -> None:
         """Bet on rows, in order; how a stream is cut into calls makes no difference."""
-        while len(margins):
-            room = self.round - self.counted
-            part, margins = margins[:room], margins[room:]
-            self.hits[: len(LEVELS)] += (part[:, None] < self._lower).sum(axis=0)
-            self.hits[len(LEVELS) :] += (part[:, None] > self._upper).sum(axis=0)
-            self.counted += len(part)
-            if self.counted == self.round:
-                won, lost = self.hits[:, None], self.counted - self.hits[:, None]
+        running, size = self.running, self.round
+        running.extend(margins)
+        if len(running) >= size:
+            whole = len(running) - len(running) % size
+            for part in np.array(running[:whole]).reshape(-1, size, 1):
+                hits = np.concatenate([(part < self._lower).sum(axis=0), (part > self._upper).sum(axis=0)])
+                won, lost = hits[:, None], size - hits[:, None]
                 self._settle(self.on_rows, (won * self._won + lost * self._lost).ravel())
-                self.hits, self.counted = np.zeros_like(self.hits), 0
+            del running[:whole]
 
     def add_window(self, log_vc: float) -> float:
         """Bet on the log VC of a full window that shares no row with the last; gives its p-value."""

@@ -57,6 +57,25 @@ def checked(probabilities: Any) -> Array:
     return rows
 
 
+def sure_row(probabilities: Any, classes: int) -> list[float] | None:
+    """The values of a single row if they are beyond doubt a distribution over `classes`; otherwise None.
+
+    Within half the tolerance: what comes nearer to the limit is left to `bad_rows`, and its rounding.
+    """
+    kind = type(probabilities)
+    if kind is np.ndarray or kind is Tensor:
+        if probabilities.ndim == 2 and len(probabilities) == 1:
+            probabilities = probabilities[0]
+        row = probabilities.tolist() if probabilities.ndim == 1 else []
+        floats = bool(row) and type(row[0]) is float
+    else:
+        row = probabilities
+        floats = kind is list and set(map(type, row)) == {float}
+    if not floats or len(row) != classes:
+        return None
+    return row if min(row) >= 0 and abs(sum(row) - 1) <= SUM_TOLERANCE / 2 else None
+
+
 def bad_rows(rows: Array) -> Mask:
     """Which rows are not finite, hold a negative value, or do not sum to one. One pass over the rows."""
     tolerance = HALF_TOLERANCE if rows.itemsize < 4 else SUM_TOLERANCE

@@ -14,7 +14,9 @@ from assay.storage import load
 from assay.volatility.probabilities import Array, taken
 
 CHUNK = 4096
-"""Lines that are read at a time; of a pipe never more is held."""
+"""Lines of a file that are read at a time."""
+LIVE = 100
+"""Lines of standard input that are waited for: the evidence of a watch moves no more often."""
 NAMES = ("probabilities", "probs", "scores")
 """Under which names probabilities are looked for in npz files and JSON objects."""
 
@@ -26,7 +28,7 @@ def probability_chunks(source: str) -> Iterator[Array]:
     may have a header and may be separated by commas, semicolons, tabs or blanks.
     """
     if source == "-":
-        yield from _lines(sys.stdin, "standard input")
+        yield from _lines(sys.stdin, "standard input", LIVE)
         return
     path = Path(source)
     if not path.is_file():
@@ -37,7 +39,7 @@ def probability_chunks(source: str) -> Iterator[Array]:
         yield taken(_array(path))
     else:
         with path.open(encoding="utf-8", errors="replace") as file:
-            yield from _lines(file, str(path))
+            yield from _lines(file, str(path), CHUNK)
 
 
 def _array(path: Path) -> Any:
@@ -57,7 +59,7 @@ def _array(path: Path) -> Any:
         return found[names[0]]
 
 
-def _lines(file: Any, source: str) -> Iterator[Array]:
+def _lines(file: Any, source: str, chunk_lines: int) -> Iterator[Array]:
     lines: Iterator[str] = (line for line in file if line.strip())
     first = next(lines, None)
     if first is None:
@@ -75,7 +77,7 @@ def _lines(file: Any, source: str) -> Iterator[Array]:
             "write numbers separated by commas, or a JSON list, one prediction a line"
         )
     lines = itertools.chain([first], lines)
-    while chunk := list(itertools.islice(lines, CHUNK)):
+    while chunk := list(itertools.islice(lines, chunk_lines)):
         yield taken(_table(chunk, parse, len(row)))
 
 

@@ -1,12 +1,13 @@
 """What log VC is on clean data, at the window's own size: VC depends on N, so no other size will do."""
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
-from assay.errors import InputError
+from assay.errors import InputError, UndecidedError
 from assay.storage import storable
 from assay.volatility.certainty import FEWEST, OFFSET, Doubles, central_mean, margins
 from assay.volatility.probabilities import checked
@@ -52,7 +53,7 @@ class Reference:
         """The same from margins (Eq. 4) that are already there."""
         rows = len(certainties)
         if rows < window:
-            raise InputError(
+            raise UndecidedError(
                 f"expected a reference of at least one window ({window} rows), got {rows}; "
                 "pass more clean rows or make the window smaller"
             )
@@ -73,6 +74,11 @@ class Reference:
         """Standard deviation of log VC from one clean window to the next."""
         return float(self.log_vcs.std(ddof=1))
 
+    @cached_property
+    def _ranks(self) -> list[float]:
+        """log_vcs as a list, in which a single number finds its place ten times faster."""
+        return [float(log_vc) for log_vc in self.log_vcs]
+
     @property
     def standard_error(self) -> float:
         """How far `mean` may be off because the clean rows are themselves a sample of `rows` rows."""
@@ -84,9 +90,11 @@ class Reference:
         A rank among the resampled windows, never below 2 / (resamples + 1).
         """
         allowance += ROUNDING
-        above = len(self.log_vcs) - int(np.searchsorted(self.log_vcs, log_vc - allowance, "left"))
-        below = int(np.searchsorted(self.log_vcs, log_vc + allowance, "right"))
-        return min(1.0, 2 * (1 + min(above, below)) / (len(self.log_vcs) + 1))
+        ranks = self._ranks
+        above = len(ranks) - bisect_left(ranks, log_vc - allowance)
+        below = bisect_right(ranks, log_vc + allowance)
+        chance = 2 * (1 + (above if above < below else below)) / (len(ranks) + 1)
+        return chance if chance < 1.0 else 1.0
 
 
 def _clean_windows(

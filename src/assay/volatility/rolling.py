@@ -18,7 +18,7 @@ from math import ldexp, log
 
 from assay.volatility.certainty import FEWEST, OFFSET, RESOLUTION, central
 
-_LOAD = 512
+_LOAD = 1024
 """A short list is split in two when it is twice as long."""
 _SCALE = 2.0**96
 
@@ -89,37 +89,45 @@ class CentralZone(Zone):
         super().__init__(ascending)
         self.offset = offset
         pairs = pairwise(chain(*self.lists))
-        self.total = sum(int(_ratio(lower + offset, upper) * _SCALE) for lower, upper in pairs)
+        self.total = sum(self._term(lower, upper) for lower, upper in pairs)
 
     def _insert(self, part: int, place: int, value: float) -> None:
         if self.lists:
             self.total += self._parted(part, place, place, value)
-        super()._insert(part, place, value)
+        Zone._insert(self, part, place, value)
 
     def _delete(self, part: int, place: int) -> None:
         self.total -= self._parted(part, place, place + 1, self.lists[part][place])
-        super()._delete(part, place)
+        Zone._delete(self, part, place)
 
     def _parted(self, part: int, left: int, right: int, value: float) -> int:
         """What the sum gains by `value` between the elements before `left` and from `right` on."""
-        values, offset, gain = self.lists[part], self.offset, 0
-        if left or part:
-            lower = (values[left - 1] if left else self.maxima[part - 1]) + offset
-            gain = int(_ratio(lower, value) * _SCALE)
+        values = self.lists[part]
+        lower: float | None
+        upper: float | None
+        if left:
+            lower = values[left - 1]
+        elif part:
+            lower = self.maxima[part - 1]
+        else:
+            lower = None
         if right < len(values):
             upper = values[right]
         elif part + 1 < len(self.lists):
             upper = self.lists[part + 1][0]
         else:
-            return gain
-        gain += int(_ratio(value + offset, upper) * _SCALE)
-        return gain - int(_ratio(lower, upper) * _SCALE) if left or part else gain
+            upper = None
+        if lower is None:
+            return 0 if upper is None else self._term(value, upper)
+        if upper is None:
+            return self._term(lower, value)
+        term = self._term
+        return term(lower, value) + term(value, upper) - term(lower, upper)
 
-
-def _ratio(lower: float, upper: float) -> float:
-    """Eq. 6, the offset already added to `lower`."""
-    root = log((upper or RESOLUTION) / (lower or RESOLUTION))
-    return root * root
+    def _term(self, lower: float, upper: float) -> int:
+        """Eq. 6 in units of 2^-96."""
+        root = log((upper or RESOLUTION) / (lower + self.offset or RESOLUTION))
+        return int(root * root * _SCALE)
 
 
 class RollingVolatility:

@@ -1,0 +1,24 @@
+"""A check as JUnit XML, which every continuous integration reads."""
+
+from xml.etree import ElementTree
+
+from assay.check.result import Check
+
+
+def junit(check: Check) -> str:
+    """A test case per gate; one that cannot be decided counts as an error, not as a pass."""
+    gates = check.gates
+    suite = ElementTree.Element(
+        "testsuite",
+        name="assay check",
+        tests=str(len(gates)),
+        failures=str(sum(gate.passed is False for gate in gates)),
+        errors=str(sum(gate.passed is None for gate in gates)),
+    )
+    for gate in gates:
+        case = ElementTree.SubElement(suite, "testcase", classname="assay.check", name=gate.name)
+        if gate.passed is not True:
+            kind = "failure" if gate.passed is False else "error"
+            ElementTree.SubElement(case, kind, message=gate.words, type=gate.verdict)
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

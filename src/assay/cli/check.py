@@ -1,0 +1,96 @@
+"""`assay check`: everything that can be asked before a network ships, as a gate for pipelines."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.cli.status import ALARM, FINE, UNDECIDED
+
+if TYPE_CHECKING:
+    from assay import Check
+
+
+def check(
+    network: Annotated[
+        str, typer.Argument(help="module:factory that returns the network, or an .onnx file.")
+    ],
+    data: Annotated[str, typer.Option(help="Labelled in-distribution data: a file or folder, or `digits`.")],
+    test: Annotated[
+        str | None, typer.Option(help="Data to test on, not in --data. [default: a fifth of --data]")
+    ] = None,
+    novelty: Annotated[
+        list[str] | None, typer.Option(help="name=data of unknown classes; may be repeated.")
+    ] = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(help="A fault of assay.faults; may be repeated. [default: the paper's]"),
+    ] = None,
+    layer: Annotated[str, typer.Option(help="The layer to watch.")] = "penultimate",
+    false_alarm_rate: Annotated[float, typer.Option(help="What the guard may cancel of good inputs.")] = 0.05,
+    least_accuracy: Annotated[
+        float | None, typer.Option(help="Gate on accuracy. [default: that of the most frequent class]")
+    ] = None,
+    least_mira: Annotated[float, typer.Option(help="Gate on the MIRA score's interval.")] = 0.0,
+    least_mcc: Annotated[float, typer.Option(help="Gate on the best guard's mean specific MCC.")] = 0.1,
+    low: Annotated[float | None, typer.Option(help="Smallest value an input may take.")] = None,
+    high: Annotated[float | None, typer.Option(help="Largest value an input may take.")] = None,
+    output: Annotated[
+        Path, typer.Option(help="A folder for report, guard, watch and the check itself.")
+    ] = Path("assay-check"),
+    junit: Annotated[Path | None, typer.Option(help="Where JUnit XML goes.")] = None,
+    seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+) -> None:
+    """Ask of a network what can be asked before it ships; write the report and a calibrated guard.
+
+    Exit status: 0 every gate passed, 1 a gate failed, 2 wrong use, 3 a gate could not be decided.
+
+    Example: `assay check my.models:trained --data held-out.npz --low 0 --high 1 --junit check.xml`
+    """
+    import assay
+    from assay.cli.reference import data_at, named_data, network_at
+
+    found = assay.check_network(
+        network_at(network, (layer,)),
+        data_at(data),
+        test=None if test is None else data_at(test),
+        novelty=dict(named_data(text) for text in novelty or []),
+        faults=fault,
+        false_alarm_rate=false_alarm_rate,
+        least_accuracy=least_accuracy,
+        least_mira=least_mira,
+        least_mcc=least_mcc,
+        low=low,
+        high=high,
+        seed=seed,
+    )
+    _keep(found, output, junit)
+    _print(found, output, as_json)
+    raise typer.Exit({True: FINE, False: ALARM, None: UNDECIDED}[found.passed])
+
+
+def _keep(found: "Check", folder: Path, junit: Path | None) -> None:
+    import assay
+    from assay.storage import write_whole
+
+    folder.mkdir(parents=True, exist_ok=True)
+    assay.save(found, folder / "check.safetensors")
+    assay.save(found.guard, folder / "guard.safetensors")
+    assay.save(found.watch, folder / "watch.safetensors")
+    assay.write_report([found, *found.parts()], folder / "report.html", title=found.title)
+    if junit is not None:
+        text = assay.check.junit(found)
+        write_whole(junit, lambda temporary: Path(temporary).write_text(text, "utf-8"))
+
+
+def _print(found: "Check", folder: Path, as_json: bool) -> None:
+    if as_json:
+        gates = json.loads(found.to_frame().to_json(orient="records", double_precision=15))
+        print(json.dumps({"passed": found.passed, "gates": gates, "output": str(folder)}))
+        return
+    print(found.to_frame().to_string(index=False, float_format="{:.3g}".format))
+    for gate in found.gates:
+        print(f"- {gate.words}")
+    print(f"report, guard and watch are in {folder}")

@@ -1,0 +1,39 @@
+"""`assay report`: saved results as one HTML page."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.errors import InputError
+
+
+def report(
+    results: Annotated[list[Path], typer.Argument(help="Saved results, in the order they shall appear.")],
+    output: Annotated[Path, typer.Option(help="Where the report goes, as HTML.")] = Path("report.html"),
+    title: Annotated[str, typer.Option(help="Its heading.")] = "How far can this network be trusted?",
+    network: Annotated[
+        str | None, typer.Option(help="module:factory of the network that a result was made with.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+) -> None:
+    """Write saved results to one HTML page that needs nothing else.
+
+    Example: `assay report mira.safetensors benchmark.safetensors --output report.html`
+    """
+    import assay
+    from assay.cli.reference import network_at
+    from assay.report import Result
+
+    known = None if network is None else network_at(network)
+    found = [assay.load(path, network=known) for path in results]
+    for path, thing in zip(results, found, strict=True):
+        if not isinstance(thing, Result):
+            raise InputError(
+                f"expected a result in {path}, got a {type(thing).__name__}; "
+                "pass what mira, benchmark, reshape, sample or check saved"
+            )
+    assay.write_report(found, output, title=title)
+    facts = {"results": [thing.title for thing in found], "output": str(output)}
+    print(json.dumps(facts) if as_json else f"{len(found)} results; report in {output}")
