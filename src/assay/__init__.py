@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from assay.version import VERSION as __version__
 
 # Public name -> the module that defines it. Modules load on first use, so that `import assay` costs little
 # more than `import torch`.
@@ -17,6 +17,7 @@ _HOMES = {
     "CannotMatchError": "reshaping.mismatch",
     "CausalLM": "omniinput.language",
     "Check": "check",
+    "DriftWatch": "operation",
     "Estimate": "reshaping.estimate",
     "Guard": "guard",
     "Histogram": "reshaping.histogram",
@@ -25,6 +26,7 @@ _HOMES = {
     "MonitorabilityComparison": "mira",
     "MonitorabilityValidation": "mira",
     "Network": "network",
+    "OnnxGuard": "guard",
     "OutputDistribution": "omniinput.distribution",
     "PrecisionConvergence": "omniinput.precision_convergence",
     "PrecisionRecall": "omniinput.precision_curve",
@@ -37,6 +39,7 @@ _HOMES = {
     "TrainingRecord": "volatility",
     "Verdict": "guard",
     "VolatilityWatch": "volatility",
+    "Watch": "operation",
     "accuracy": "reshaping.indicator",
     "annotator_agreement": "omniinput.annotation_agreement",
     "build_scenarios": "benchmark",
@@ -76,6 +79,7 @@ _ROOMS = {
     "faults",
     "mira",
     "monitors",
+    "operation",
     "report",
     "volatility",
 }
@@ -90,6 +94,7 @@ if TYPE_CHECKING:
     from assay import faults as faults
     from assay import mira as mira
     from assay import monitors as monitors
+    from assay import operation as operation
     from assay import report as report
     from assay import volatility as volatility
     from assay.benchmark import BenchmarkResult as BenchmarkResult
@@ -100,6 +105,7 @@ if TYPE_CHECKING:
     from assay.check import check_network as check_network
     from assay.errors import AssayError as AssayError
     from assay.guard import Guard as Guard
+    from assay.guard import OnnxGuard as OnnxGuard
     from assay.guard import Verdict as Verdict
     from assay.mira import MiraResult as MiraResult
     from assay.mira import MonitorabilityComparison as MonitorabilityComparison
@@ -127,6 +133,8 @@ if TYPE_CHECKING:
     from assay.omniinput.precision_curve import PrecisionRecall as PrecisionRecall
     from assay.omniinput.sampling import sample_outputs as sample_outputs
     from assay.omniinput.space import InputSpace as InputSpace
+    from assay.operation import DriftWatch as DriftWatch
+    from assay.operation import Watch as Watch
     from assay.report import write_report as write_report
     from assay.reshaping.bins import Bins as Bins
     from assay.reshaping.bounds import neuron_bounds as neuron_bounds
