@@ -18,7 +18,7 @@ from assay.omniinput.tempering import Tempering
 FIRST_SHARE = 0.4  # of the budget, before the effective sample size of every bin is looked at
 
 LEAST_TEMPERING = 5_000  # evaluations; with fewer, a ladder does not even settle
-EVALUATIONS_PER_EFFECTIVE = 500  # of tempering, in a rare bin at best: 1,000 and more on the Markov model
+EVALUATIONS_PER_EFFECTIVE = 5_000  # of tempering in a rare bin: 20,000 on the Markov model and stories260K
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Multiple importance sampling from token-tempered ancestral samples of a causal language model.
 
 Sequences are drawn token by token from q_beta(x) = prod_t p(x_t | x_<t)^beta psi_t(x_t) / S_t(beta) at
-several beta, with psi what a pilot learned about the tokens to follow (see lookahead), and weighted by the
+several beta, with psi what earlier draws showed to follow each token (see lookahead), and weighted by the
 balance heuristic (Veach and Guibas 1995), w = 1 / (N sum_j a_j q_beta_j(x)). One forward gives q at every
 beta, samples are independent, and sums of w count inputs absolutely. The last token is summed over instead of
 drawn (Rao-Blackwell): all its values are histogrammed with the weight of the first length - 1 tokens. The
@@ -91,17 +91,18 @@ class Importance:
         return spent or not self.budget.allows(self.problem.evaluations + self.rows)
 
     def advance(self) -> None:
-        """One batch; in the pilot, one to learn from."""
+        """One batch, which the next one learns from; the first ones, the pilot, for nothing else."""
+        assert self.lookahead is not None
         draw = self._draw()
+        # A batch is unbiased whatever was learned from those before it, so learning never has to end.
+        self.lookahead.watch(draw.prefixes, draw.following)
+        self._log_psi = None
         if self.piloting:
-            self._learn(draw)
+            self._pilot(draw)
         else:
             self._add(draw)
 
-    def _learn(self, draw: Draw) -> None:
-        assert self.lookahead is not None
-        self.lookahead.watch(draw.prefixes, draw.following)
-        self._log_psi = None
+    def _pilot(self, draw: Draw) -> None:
         spent = self.budget.fraction(self.problem.evaluations) / (self.share * PILOT_SHARE)
         if self.edges is None:
             outputs = draw.outputs.reshape(len(self.proposals), -1)

@@ -44,7 +44,7 @@ class Learned:
             drawn = torch.randint(values, (rows, 1), generator=generator)
             proposed = state.sites.scatter(1, site, drawn)
             return metropolis_hastings(state, proposed, problem(proposed), 0.0, target, generator)
-        length = int(sites ** float(torch.rand((), generator=generator)))
+        length = int((sites + 1) ** float(torch.rand((), generator=generator)))
         start = int(torch.randint(sites - length + 1, (), generator=generator))
         proposed = self._redrawn(self.steps, state.sites, start, length, generator)
         log_hastings = self._log_weight(state.sites, start, length) - self._log_weight(
