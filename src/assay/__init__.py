@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from assay.version import VERSION as __version__
 
 # Public name -> the module that defines it. Modules load on first use, so that `import assay` costs little
 # more than `import torch`.
@@ -17,6 +17,7 @@ _HOMES = {
     "CannotMatchError": "reshaping.mismatch",
     "CausalLM": "omniinput.language",
     "Check": "check",
+    "DriftWatch": "operation",
     "Estimate": "reshaping.estimate",
     "Guard": "guard",
     "Histogram": "reshaping.histogram",
@@ -25,6 +26,7 @@ _HOMES = {
     "MonitorabilityComparison": "mira",
     "MonitorabilityValidation": "mira",
     "Network": "network",
+    "OnnxGuard": "guard",
     "OutputDistribution": "omniinput.distribution",
     "PrecisionConvergence": "omniinput.precision_convergence",
     "PrecisionRecall": "omniinput.precision_curve",
@@ -32,10 +34,12 @@ _HOMES = {
     "Reshaping": "reshaping.subset",
     "ReshapingTrials": "reshaping.trials",
     "Scenario": "benchmark",
+    "ShuffleScore": "mira",
     "Trace": "trace",
     "TrainingRecord": "volatility",
     "Verdict": "guard",
     "VolatilityWatch": "volatility",
+    "Watch": "operation",
     "accuracy": "reshaping.indicator",
     "annotator_agreement": "omniinput.annotation_agreement",
     "build_scenarios": "benchmark",
@@ -60,6 +64,7 @@ _HOMES = {
     "run_benchmark": "benchmark",
     "sample_outputs": "omniinput.sampling",
     "save": "storage",
+    "shuffle_score": "mira",
     "smallest_contamination": "volatility",
     "validate_monitorability": "mira",
     "volatility_in_certainty": "volatility",
@@ -74,6 +79,7 @@ _ROOMS = {
     "faults",
     "mira",
     "monitors",
+    "operation",
     "report",
     "volatility",
 }
@@ -88,6 +94,7 @@ if TYPE_CHECKING:
     from assay import faults as faults
     from assay import mira as mira
     from assay import monitors as monitors
+    from assay import operation as operation
     from assay import report as report
     from assay import volatility as volatility
     from assay.benchmark import BenchmarkResult as BenchmarkResult
@@ -98,12 +105,15 @@ if TYPE_CHECKING:
     from assay.check import check_network as check_network
     from assay.errors import AssayError as AssayError
     from assay.guard import Guard as Guard
+    from assay.guard import OnnxGuard as OnnxGuard
     from assay.guard import Verdict as Verdict
     from assay.mira import MiraResult as MiraResult
     from assay.mira import MonitorabilityComparison as MonitorabilityComparison
     from assay.mira import MonitorabilityValidation as MonitorabilityValidation
+    from assay.mira import ShuffleScore as ShuffleScore
     from assay.mira import compare_monitorability as compare_monitorability
     from assay.mira import mira_score as mira_score
+    from assay.mira import shuffle_score as shuffle_score
     from assay.mira import validate_monitorability as validate_monitorability
     from assay.network import Network as Network
     from assay.omniinput.annotation_agreement import AnnotatorAgreement as AnnotatorAgreement
@@ -123,6 +133,8 @@ if TYPE_CHECKING:
     from assay.omniinput.precision_curve import PrecisionRecall as PrecisionRecall
     from assay.omniinput.sampling import sample_outputs as sample_outputs
     from assay.omniinput.space import InputSpace as InputSpace
+    from assay.operation import DriftWatch as DriftWatch
+    from assay.operation import Watch as Watch
     from assay.report import write_report as write_report
     from assay.reshaping.bins import Bins as Bins
     from assay.reshaping.bounds import neuron_bounds as neuron_bounds

@@ -27,7 +27,7 @@ class PrecisionRecall:
     `threshold` is the edge up to which (confident="low") or from which on ("high") inputs count as
     positives. `log_recall` is the natural log of the share of all inputs that are positives and right: recall
     up to a constant nobody knows, the number of right inputs. `*_copies` are bootstrap copies (time
-    blocks of the sampler, items and annotators together), (2, copies, bins): for lower and for upper limits.
+    blocks of the sampler, items and annotators together), (2, copies, bins): for lower and upper limits.
     A point is `trusted` if the bin that it adds passed the sampler's checks.
     """
 
