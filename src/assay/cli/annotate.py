@@ -52,7 +52,8 @@ def annotate(
     if fresh:
         items = _chosen(dist, None, per_bin, total, within, confident, seed)
         AnnotationStore.create(store, items, overlap=overlap, repeats=repeats, seed=seed)
-    with AnnotationStore(store, writing=export is None) as opened:
+    reading = export is not None and not add and take is None
+    with AnnotationStore(store, writing=not reading) as opened:
         opened.check_run(run_name(dist))
         if add and not fresh:
             opened.add(_chosen(dist, opened, per_bin, total, within, confident, seed))
