@@ -216,7 +216,8 @@ def test_skipped_items_go_to_others_and_back_leads_to_the_last(path):
         assert queue.before("ann", None) is None
         turn = next(turn for turn in order_of(store.items().rows.tolist(), "ann", 0, 0.1)
                     if turn.item not in store.shared() and not turn.repeat)  # fmt: skip
-        queue.take(Label(turn, "ann", None))
+        queue.take(Label(turn, "ann", 1.0))
+        queue.take(Label(turn, "ann", None))  # gone back to, and skipped after all
         offered = set()
         while (other := queue.next("bob")) is not None:
             offered.add(other.item)

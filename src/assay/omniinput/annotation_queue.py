@@ -50,7 +50,8 @@ class AnnotationQueue:
             raise InputError(
                 f"expected a name of 1 to {LONGEST_NAME} letters, got {given[:60]!r}; choose another"
             )
-        known = {annotator.casefold(): annotator for annotator in self._desks}
+        with self._lock:
+            known = {annotator.casefold(): annotator for annotator in self._desks}
         return known.get(name.casefold(), name)
 
     def next(self, annotator: str) -> Turn | None:
@@ -101,8 +102,11 @@ class AnnotationQueue:
         desk.done[label.turn] = label.score
         desk.places.setdefault(label.turn.item, len(desk.done))
         self._leases.pop(label.turn.item, None)
+        judges = self._judged.setdefault(label.turn.item, set())
         if label.score is not None:
-            self._judged.setdefault(label.turn.item, set()).add(label.annotator)
+            judges.add(label.annotator)
+        elif not label.turn.repeat:
+            judges.discard(label.annotator)  # gone back to and skipped: somebody else's turn
 
     def _open_turn(self, annotator: str) -> Turn | None:
         desk, now = self._desk(annotator), time.monotonic()

@@ -118,7 +118,7 @@ async def _fields(request: Request) -> dict[str, str]:
         body += part
         if len(body) > LARGEST_ANSWER:
             raise InputError(f"expected an answer of at most {LARGEST_ANSWER} bytes, got more")
-    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20)
+    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
     return {name: values[-1] for name, values in fields.items()}
 
 
@@ -137,7 +137,7 @@ def _label(annotator: str, given: dict[str, str]) -> Label:
 def _asked(request: Request, queue: AnnotationQueue, annotator: str) -> Turn | None:
     """The turn in the address, if the annotator has been there: the way back."""
     item, _, repeat = request.query_params.get("turn", "").partition(".")
-    if not (item.isdecimal() and repeat.isdecimal()):
+    if not (item.isdecimal() and repeat.isdecimal() and len(item + repeat) < 20):
         return None
     turn = Turn(int(item), int(repeat))
     return turn if turn in queue.done(annotator) else None
