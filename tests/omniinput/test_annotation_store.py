@@ -121,6 +121,11 @@ def test_stores_are_checked_when_made(dist, path, tmp_path):
         AnnotationStore.create(path, items)
     with pytest.raises(InputError, match="overlap as a share"):
         AnnotationStore.create(tmp_path / "new.db", items, overlap=20)
+    assert not (tmp_path / "new.db").exists()
+    with pytest.raises(StorageError, match="cannot"):
+        AnnotationStore.create(tmp_path / "nowhere" / "new.db", items)
+    with AnnotationStore(path, writing=True), pytest.raises(StorageError, match="another server"):
+        AnnotationStore.create(path, items)
     with pytest.raises(StorageError, match="found none"):
         AnnotationStore(tmp_path / "none.db")
     sqlite3.connect(tmp_path / "other.db").execute("create table facts (name text, value text)").close()

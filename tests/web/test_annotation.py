@@ -1,6 +1,7 @@
 """The annotation page over HTTP: blind, escaped, idempotent, clear about what went wrong."""
 
 import re
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from assay.web.annotation import AnnotationPage
 from assay.web.annotation_server import serve_annotations
 
 EDGES = np.arange(-0.5, 48.0, 6.0)
+NAME = 'Zoë/"Z", =1'
 NASTY = "<script>alert(1)</script> & \"quotes\" 'single' \u202egnp.exe \x00 </blockquote>"
 
 
@@ -181,10 +183,10 @@ def test_images_are_pictures(tmp_path):
 
 
 def test_labels_come_as_csv_that_can_be_read_back(client, store, tmp_path):
-    answered(client, "0.5", 'Zoë, "Z"')
+    answered(client, "0.5", quote(NAME, safe=""))
     (tmp_path / "labels.csv").write_bytes(client.get("/labels.csv").content)
     back = assay.read_annotations(tmp_path / "labels.csv")
-    assert back["annotator"].tolist() == ['Zoë, "Z"']
+    assert back["annotator"].tolist() == [NAME]
     assert back["score"].tolist() == [0.5]
     assert {"item", "bin", "weight", "repeat"} <= set(back)
 

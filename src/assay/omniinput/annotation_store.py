@@ -19,6 +19,7 @@ import torch
 from assay.errors import InputError, StorageError
 from assay.omniinput.annotation_items import AnnotationItems
 from assay.omniinput.annotation_order import Turn
+from assay.storage import write_whole
 
 FORMAT_VERSION = 1
 
@@ -29,10 +30,11 @@ create table items (
   input blob not null, text text
 );
 create table labels (
+  place integer primary key,
   item integer not null references items, annotator text not null, repeat integer not null,
   score real check (score between 0 and 1), seconds real, time text not null,
-  primary key (item, annotator, repeat)
-) without rowid;
+  unique (item, annotator, repeat)
+);
 """
 
 
@@ -91,9 +93,6 @@ class AnnotationStore:
         for name, share in (("overlap", overlap), ("repeats", repeats)):
             if not 0 <= share <= 1:
                 raise InputError(f"expected {name} as a share from 0 to 1, got {share:g}")
-        target = Path(path)
-        if target.exists():
-            raise StorageError(f"{target} exists already; open it, or choose another name")
         if not len(items):
             raise InputError("expected at least one item to annotate, got none; choose more")
         facts = {
@@ -107,15 +106,12 @@ class AnnotationStore:
             "shape": json.dumps(list(items.inputs.shape[1:])),
             "values": str(items.values),
         }
-        with _clear_errors(target):
-            handle = os.open(target, os.O_CREAT | os.O_EXCL, 0o600)
-            os.close(handle)
-            with contextlib.closing(_connected(target)) as connection:
-                connection.executescript(SCHEMA)
-                connection.execute("begin immediate")
-                connection.executemany("insert into facts values (?, ?)", facts.items())
-                _insert(connection, items, overlap, seed)
-                connection.execute("commit")
+        target = Path(path)
+        with contextlib.closing(_sole_writer(target)):  # two servers that start at once must not both make it
+            if target.exists():
+                raise StorageError(f"{target} exists already; open it, or choose another name")
+            write_whole(target, lambda temporary: _made(temporary, facts, items, overlap, seed))
+            target.chmod(0o600)  # it holds the token
 
     def close(self) -> None:
         self._connection.close()
@@ -165,7 +161,7 @@ class AnnotationStore:
 
     def given(self) -> list[Label]:
         """Every label, in the order first given."""
-        query = "select item, repeat, annotator, score, seconds from labels order by time, item"
+        query = "select item, repeat, annotator, score, seconds from labels order by place"
         with self._lock, _clear_errors(self.path):
             rows = self._connection.execute(query).fetchall()
         return [Label(Turn(item, repeat), *rest) for item, repeat, *rest in rows]
@@ -174,7 +170,7 @@ class AnnotationStore:
         """Every label with its item's bin and weight, in the order given: what `precision_recall` takes."""
         query = (
             "select item, item as row, bin, weight, score, annotator, repeat, seconds, time "
-            "from labels join items using (item) order by time, item"
+            "from labels join items using (item) order by place"
         )
         with self._lock, _clear_errors(self.path):
             found = pd.read_sql_query(query, self._connection)
@@ -206,6 +202,14 @@ def is_store(path: str | os.PathLike[str]) -> bool:
             return file.read(16) == b"SQLite format 3\0"
     except OSError:
         return False
+
+
+def _made(path: str, facts: dict[str, str], items: AnnotationItems, overlap: float, seed: int) -> None:
+    with _clear_errors(Path(path)), contextlib.closing(_connected(Path(path))) as connection:
+        connection.executescript(SCHEMA)
+        with _transaction(connection):
+            connection.executemany("insert into facts values (?, ?)", facts.items())
+            _insert(connection, items, overlap, seed)
 
 
 def _insert(connection: sqlite3.Connection, items: AnnotationItems, overlap: float, seed: int) -> None:
@@ -240,7 +244,8 @@ def _connected(path: Path) -> sqlite3.Connection:
 def _sole_writer(path: Path) -> sqlite3.Connection:
     """A lock that the system lets go of when the process ends, however it ends."""
     beside = path.with_name(path.name + ".lock")
-    holder = sqlite3.connect(beside, timeout=0, isolation_level=None, check_same_thread=False)
+    with _clear_errors(path):
+        holder = sqlite3.connect(beside, timeout=0, isolation_level=None, check_same_thread=False)
     try:
         holder.execute("begin exclusive")
     except sqlite3.OperationalError as error:

@@ -51,7 +51,7 @@ class AnnotationPage:
         """The page behind the store's token."""
         routes = [
             Route("/", self._answered(self._name), methods=["GET", "POST"]),
-            Route("/by/{annotator}", self._answered(self._item), methods=["GET", "POST"]),
+            Route("/by/{annotator:path}", self._answered(self._item), methods=["GET", "POST"]),
             Route("/labels.csv", self._answered(self._labels)),
             *(Route(f"/{name}", _static(name)) for name in ("annotation.css", "annotation.js")),
         ]
@@ -106,7 +106,9 @@ class AnnotationPage:
 
     def _labels(self, request: Request, given: dict[str, str]) -> Response:
         text = self.queue.store.labels().to_csv(index=False)
-        return Response(text, media_type="text/csv", headers={"Content-Disposition": "attachment"})
+        return Response(
+            text, media_type="text/csv", headers={"Content-Disposition": "attachment; filename=labels.csv"}
+        )
 
 
 async def _fields(request: Request) -> dict[str, str]:
