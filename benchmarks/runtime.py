@@ -236,7 +236,7 @@ def service_figures(seconds: float, rounds: int) -> None:
     folder = Path(tempfile.mkdtemp())
     served = {name: Served(folder, name) for name in ("nothing", "Energy", "Mahalanobis")}
     try:
-        for rows in (1, 16):
+        for rows in (1, 8):
             for clients in (1, 16, 64):
                 rates: dict[str, list[float]] = {name: [] for name in served}
                 slow: dict[str, list[float]] = {name: [] for name in served}

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from torch import nn
 
 import assay
 from assay import Bins, DriftWatch, Guard, Network, VolatilityWatch, Watch
+from assay.cli.serve import _listening
 from assay.errors import InputError
 from assay.monitors import MaxLogit
 from assay.web.service import Limits, Service
@@ -420,6 +422,15 @@ def test_the_command_serves_survives_kill_and_goes_on(guard, clean, tmp_path):
         process.communicate(timeout=20)
     assert process.returncode == 0
     assert assay.load(tmp_path / "counts").predictions == record.predictions + 3
+
+
+def test_answers_do_not_wait_for_acknowledgements_and_a_taken_port_is_said():
+    with _listening("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)), listening.accept()[0] as connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        with pytest.raises(InputError, match=rf"expected a free address, got 127\.0\.0\.1:{port} \("):
+            _listening("127.0.0.1", port)
 
 
 def test_the_command_says_what_is_wrong_at_start(guard, tmp_path):
