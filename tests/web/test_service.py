@@ -179,8 +179,14 @@ WRONG = {
         "finite numbers",
     ),
     "too large for its type": ({"inputs": [GOOD | {"data": [1e300] * 18}]}, "finite numbers"),
-    "wrong shape": ({"inputs": [GOOD | {"shape": [2, 9]}]}, "expected inputs like float32 (rows, 3, 3)"),
-    "wrong type": ({"inputs": [GOOD | {"datatype": "FP64"}]}, "expected inputs like float32 (rows, 3, 3)"),
+    "wrong shape": (
+        {"inputs": [GOOD | {"shape": [3, 6]}]},
+        "such as float32 (rows, 3, 3), got float32 (rows, 6)",
+    ),
+    "whole numbers": (
+        {"inputs": [GOOD | {"datatype": "INT64", "data": [1] * 18}]},
+        "expected floating-point inputs",
+    ),
     "many rows": ({"inputs": [GOOD | {"shape": [600, 3, 3], "data": [0] * 5400}]}, "expected 1 to 256 rows"),
     "no rows": ({"inputs": [GOOD | {"shape": [0, 3, 3], "data": []}]}, "expected 1 to 256 rows"),
     "outputs": ({"inputs": [GOOD], "outputs": [{"name": "neurons"}]}, '"outputs" by name among'),
