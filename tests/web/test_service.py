@@ -6,6 +6,7 @@ import math
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from torch import nn
 
 import assay
 from assay import Bins, DriftWatch, Guard, Network, VolatilityWatch, Watch
+from assay.cli.serve import _listening
 from assay.errors import InputError
 from assay.monitors import MaxLogit
 from assay.web.service import Limits, Service
@@ -177,8 +179,14 @@ WRONG = {
         "finite numbers",
     ),
     "too large for its type": ({"inputs": [GOOD | {"data": [1e300] * 18}]}, "finite numbers"),
-    "wrong shape": ({"inputs": [GOOD | {"shape": [2, 9]}]}, "expected inputs like float32 (rows, 3, 3)"),
-    "wrong type": ({"inputs": [GOOD | {"datatype": "FP64"}]}, "expected inputs like float32 (rows, 3, 3)"),
+    "wrong shape": (
+        {"inputs": [GOOD | {"shape": [3, 6]}]},
+        "such as float32 (rows, 3, 3), got float32 (rows, 6)",
+    ),
+    "whole numbers": (
+        {"inputs": [GOOD | {"datatype": "INT64", "data": [1] * 18}]},
+        "expected floating-point inputs",
+    ),
     "many rows": ({"inputs": [GOOD | {"shape": [600, 3, 3], "data": [0] * 5400}]}, "expected 1 to 256 rows"),
     "no rows": ({"inputs": [GOOD | {"shape": [0, 3, 3], "data": []}]}, "expected 1 to 256 rows"),
     "outputs": ({"inputs": [GOOD], "outputs": [{"name": "neurons"}]}, '"outputs" by name among'),
@@ -420,6 +428,15 @@ def test_the_command_serves_survives_kill_and_goes_on(guard, clean, tmp_path):
         process.communicate(timeout=20)
     assert process.returncode == 0
     assert assay.load(tmp_path / "counts").predictions == record.predictions + 3
+
+
+def test_answers_do_not_wait_for_acknowledgements_and_a_taken_port_is_said():
+    with _listening("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)), listening.accept()[0] as connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        with pytest.raises(InputError, match=rf"expected a free address, got 127\.0\.0\.1:{port} \("):
+            _listening("127.0.0.1", port)
 
 
 def test_the_command_says_what_is_wrong_at_start(guard, tmp_path):

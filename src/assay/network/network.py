@@ -110,9 +110,9 @@ class Network:
         gathered: dict[tuple[str, str], RowBuffer] = {}
         with torch.no_grad():
             for raw, labels in progress(batches, "observing", len(batches)):
-                self.form = self.form or form_of(raw)
                 inputs = self.embed(raw)
                 logits, features = self._forward(inputs, self.layers)
+                self.form = self.form or form_of(raw)
                 parts = {("logits", ""): logits} | {("features", name): row for name, row in features.items()}
                 if labels is not None:
                     parts["labels", ""] = labels

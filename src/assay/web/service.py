@@ -203,18 +203,16 @@ class Service:
         guard = self.watch.guard
         if not isinstance(guard, Guard):
             return self.watch.answer(inputs)
-        known = guard.network.form
         inputs = guard.network.encode(inputs)
-        if known and (given := form_of(inputs)) != known:
-            raise InputError(f"expected inputs like {_shown(known)}, got {_shown(given)}")
         try:
             return self.watch.answer(inputs)
         except (RuntimeError, TypeError, IndexError, ValueError) as error:
-            if known or isinstance(error, AssayError):
-                raise
-            guard.network.form = {}
+            known, given = guard.network.form, form_of(inputs)
+            if known == given or isinstance(error, AssayError):
+                raise  # such inputs it could take before, so the fault is ours
+            like = f" such as {_shown(known)}" if known else ""
             raise InputError(
-                f"expected inputs that the network can take, got {_shown(form_of(inputs))} "
+                f"expected inputs that the network can take{like}, got {_shown(given)} "
                 f"({str(error).splitlines()[0]:.200})"
             ) from error
 
