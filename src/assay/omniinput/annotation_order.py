@@ -22,7 +22,7 @@ def order_of(items: Sequence[int], annotator: str, seed: int, repeats: float) ->
     """Every item once in an order that depends on the annotator and the seed alone, and a share twice.
 
     >>> [turn.item for turn in order_of([7, 8, 9], "ann", 0, 0.0)]
-    [9, 7, 8]
+    [8, 7, 9]
     """
     words = hashlib.blake2b(f"{seed}\n{annotator}".encode(), digest_size=8).digest()
     generator = np.random.default_rng(int.from_bytes(words))
