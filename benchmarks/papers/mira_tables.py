@@ -117,6 +117,26 @@ def tracking(rows: list[dict[str, Any]], truth: str = "best empirical") -> pd.Da
     return pd.DataFrame(table).sort_values("pooled", ascending=False, ignore_index=True)
 
 
+def left_out(rows: list[dict[str, Any]], truth: str = "best empirical") -> pd.DataFrame:
+    """For each modality, the variant that tracks best on the other modalities, and how it does on this one.
+
+    The best of hundreds of variants tracks well by luck on the networks it was chosen on; on networks that
+    had no part in the choice it cannot.
+    """
+    everywhere = set.intersection(*(set(row["variants"]) for row in rows))
+    rows = [row | {"variants": {name: row["variants"][name] for name in everywhere}} for row in rows]
+    table = []
+    for name in dict.fromkeys(map(family, rows)):
+        inside = [row for row in rows if family(row) == name]
+        chosen = tracking([row for row in rows if family(row) != name], truth)["score"].iloc[0]
+        here = tracking(inside, truth).set_index("score")["pooled"]
+        table.append(
+            {"left out": name, "chosen elsewhere": chosen, "its rank correlation": here[chosen]}
+            | {"MIRA": here[PLAIN], "best here": here.max(), "variants": len(here)}
+        )
+    return pd.DataFrame(table)
+
+
 def _shares(values: Any) -> Any:
     return (pd.Series(values).rank() - 0.5) / len(values)
 

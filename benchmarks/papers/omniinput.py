@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import omniinput_models as models
 
 ROOT = Path(__file__).parents[3]
-MNIST_KERNELS = {"mlp": "langevin", "cnn": "langevin"}
+NETWORKS = [name + training for name in models.BACKBONES for training in ("", "-aug")]
 
 
 def toy(asked: argparse.Namespace) -> None:
@@ -105,28 +105,27 @@ def stories(asked: argparse.Namespace) -> None:
 
 
 def mnist(asked: argparse.Namespace) -> None:
-    """Logit of "1" over all 256^784 images, for the networks of appendix E that train in minutes."""
+    """Logit of "1" over all 256^784 images, for the classifiers of appendix E."""
     folder = asked.data / "mnist"
     images, labels = models.mnist_zero_one(folder, "test")
-    for backbone, noisy in (("mlp", False), ("cnn", False), ("mlp", True)):
-        net = models.trained_mnist(backbone, folder, asked.cache, noisy)
+    for name in asked.networks:
+        backbone, _, noisy = name.partition("-")
+        net = models.trained_mnist(backbone, folder, asked.cache, bool(noisy))
         with torch.no_grad():
             logits = net(images)
         correct = ((logits > 0) == (labels == 1)).float().mean()
-        name = f"{backbone.upper()}{'-AUG' if noisy else ''}-MNIST-0/1"
-        print(f"{name}: test accuracy {correct:.2%}, test logits {logits.min():.1f} to {logits.max():.1f}")
-        edges = np.linspace(float(logits.min()), float(logits.max()), 31)
+        print(f"\n{name}: test accuracy {correct:.2%}, test logits {logits.min():.1f} to {logits.max():.1f}")
         dist = assay.sample_outputs(
             net,
             assay.InputSpace((28, 28), 256),
-            bins=edges,
+            bins=np.linspace(float(logits.min()), float(logits.max()), 31),
             budget=asked.budget,
             seconds=asked.seconds,
             seed=0,
-            kernel=MNIST_KERNELS[backbone],
-            checkpoint=asked.cache / f"mnist-{backbone}{'-aug' if noisy else ''}.checkpoint",
+            kernel="tilted",
+            checkpoint=asked.cache / f"mnist-{name}.checkpoint",
         )
-        report(asked, dist, f"omniinput-mnist-{backbone}{'-aug' if noisy else ''}")
+        report(asked, dist, f"omniinput-mnist-{name}")
 
 
 def report(asked: argparse.Namespace, dist: assay.OutputDistribution, name: str) -> None:
@@ -145,6 +144,7 @@ def main() -> None:
     parser.add_argument("what", choices=["toy", "stories", "mnist"])
     parser.add_argument("--budget", type=int, default=160_000)
     parser.add_argument("--seconds", type=float, default=None)
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS, help="of mnist")
     parser.add_argument("--shared", type=Path, default=ROOT / "shared" / "data")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("ASSAY_DATA", ROOT / "data")))
     parser.add_argument(

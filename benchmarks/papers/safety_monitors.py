@@ -239,10 +239,10 @@ def tables(options: argparse.Namespace) -> None:
             f"| {guard} | {row['model_seconds']:.6f} ({model}) | {row['monitor_seconds']:.6f} ({monitor}) | "
             f"{row['model_bytes'] / 1e6:.2f} | {row['monitor_bytes'] / 1e6:.2f} ({size}) |"
         )
-    _ranks(results)
+    _ranks(results, options)
 
 
-def _ranks(results: dict[str, assay.BenchmarkResult]) -> None:
+def _ranks(results: dict[str, assay.BenchmarkResult], options: argparse.Namespace) -> None:
     both = pd.concat(
         [
             result.table.assign(scenario=name + " " + result.table["scenario"])
@@ -254,6 +254,10 @@ def _ranks(results: dict[str, assay.BenchmarkResult]) -> None:
     for title, part in (("paper", both[both["guard"].isin(PAPER_GUARDS)]), ("at 5 %", at_five)):
         result = assay.BenchmarkResult(part)
         ranked = result.ranking()
+        if options.figures:
+            name = "monitor-ranks-paper" if title == "paper" else "monitor-ranks"
+            figure = ranked.plot()
+            figure.savefig(options.figures / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")
         print(f"\n{title}: Friedman p = {ranked.p_value:.3g}, CD = {ranked.critical_difference:.2f}")
         print(ranked.to_frame().to_string(index=False))
         print(result.by_category().round(2).to_string(index=False))
@@ -272,8 +276,10 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("safety-monitors"))
     parser.add_argument("--rows", type=int, default=2000, help="test images per dataset")
     parser.add_argument("--epochs", type=int, default=10, help="of every ALOCC network (the paper: 200)")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--figures", type=Path, help="where `tables` draws the rank diagrams")
     options = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(options.threads)
     if options.stage == "tables":
         tables(options)
     elif options.dataset is None:

@@ -1,5 +1,6 @@
 """The command as a person or a pipeline meets it."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -9,6 +10,10 @@ from typer.testing import CliRunner
 
 import assay
 from assay.cli import app, main
+from assay.errors import UndecidedError
+
+SERVERS = {"annotate", "serve"}
+"""Commands that talk to people and machines while they run, not when they end."""
 
 
 @pytest.fixture
@@ -79,3 +84,22 @@ def test_debug_shows_the_traceback(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["assay", "--debug", "observe", "nonsense", "--data", "digits"])
     with pytest.raises(assay.AssayError):
         main()
+
+
+@pytest.mark.parametrize("name", [command.callback.__name__ for command in app.registered_commands])
+def test_every_command_speaks_to_machines(name):
+    wanted = inspect.signature(
+        next(c.callback for c in app.registered_commands if c.callback.__name__ == name)
+    )
+    assert "as_json" in wanted.parameters or name in SERVERS
+
+
+def test_what_cannot_be_decided_has_a_status_of_its_own(monkeypatch, capsys):
+    def undecided():
+        raise UndecidedError("expected more, got little; gather more")
+
+    monkeypatch.setattr(sys.modules[main.__module__], "app", undecided)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 3
+    assert capsys.readouterr().err == "assay: expected more, got little; gather more\n"

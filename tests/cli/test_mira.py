@@ -68,5 +68,5 @@ def test_networks_and_layers_are_ranked_saved_and_reported(run, folder):
 
 
 def test_a_gate_that_is_not_reached_fails_the_pipeline(run):
-    assert run("nets_for_mira:mlp", "--at-least", "1e9").exit_code == 1
-    assert run("nets_for_mira:mlp", "--at-least", "-1").exit_code == 0
+    assert run("nets_for_mira:mlp", "--least-mira", "1e9").exit_code == 1
+    assert run("nets_for_mira:mlp", "--least-mira", "-1").exit_code == 0

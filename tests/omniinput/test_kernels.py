@@ -94,6 +94,8 @@ def assert_detailed_balance(moved, log_weight):
         ("informed", ordinal, None),
         (Langevin(step_size=0.5), output, relaxed),
         (Langevin(step_size=0.5), ordinal, None),
+        ("tilted", output, relaxed),
+        ("tilted", ordinal, None),
     ],
 )
 def test_detailed_balance_holds(kernel, function, relaxation, target):
@@ -106,6 +108,36 @@ def test_detailed_balance_holds(kernel, function, relaxation, target):
     moved, outputs, aimed = flows(chosen, problem, build[target], groups_of=lambda rows: rows)
     weight = FLAT if target == "flat" else Tempered(aimed.betas[: len(outputs)])
     assert_detailed_balance(moved, weight.log_weight(outputs).numpy())
+
+
+def test_a_tilted_redraw_is_always_accepted_where_the_output_is_linear():
+    """Then the proposal is the target itself, at any temperature and for any part of the sites."""
+    weights = torch.randn(20, generator=torch.Generator().manual_seed(1))
+    space = InputSpace((20,), 7)
+    problem = Problem(lambda inputs: inputs.float() @ weights, space, gradients=True)
+    state = init(space.draw(300, torch.Generator().manual_seed(2)), problem)
+    betas = torch.linspace(-3, 3, 300, dtype=torch.float64)
+    (kernel,) = kernels_of("tilted")
+    after, info = kernel.step(state, Tempered(betas), problem, torch.Generator().manual_seed(3))
+    assert info.probability.min() > 0.999
+    assert (after.sites != state.sites).float().mean() > 0.1
+
+
+def test_a_learned_chain_redraws_a_markov_black_box_whole():
+    """Told the true chain, proposals of any stretch are the target itself, and are always accepted."""
+    steps = torch.softmax(torch.randn(6, 5, generator=torch.Generator().manual_seed(4)).double() * 2, dim=1)
+    space = InputSpace((12,), 5)
+    problem = Problem(
+        lambda x: -(steps[-1][x[:, 0]].log() + steps[x[:, :-1], x[:, 1:]].log().sum(dim=1)), space
+    )
+    state = init(space.draw(200, torch.Generator().manual_seed(5)), problem)
+    kernel, target = Learned(steps=steps[None]), Tempered(torch.ones(200, dtype=torch.float64))
+    changed = 0.0
+    for seed in range(20):
+        after, info = kernel.step(state, target, problem, torch.Generator().manual_seed(seed), groups=200)
+        assert info.probability.min() > 1 - 1e-9
+        changed = max(changed, float((after.sites != state.sites).float().mean()))
+    assert changed > 0.5
 
 
 def test_crossover_keeps_the_joint_target_of_a_pair():

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from assay.omniinput.blocks import TimeBlocks, burned_in, presence_floor
+from assay.omniinput.blocks import TimeBlocks, burned_in, correlation_time, presence_floor
 from assay.omniinput.estimate import inflation
-from assay.omniinput.reweighting import log_mixture, reweighted, summed_by
+from assay.omniinput.reweighting import Nearby, log_mixture, reweighted, summed_by
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +59,22 @@ def test_fine_bins_equal_mbar(samples, width, tolerance):
     theirs = summed_by(wide_exact - low, exact.log_counts, wide.max() - low + 1)
     both = np.isfinite(mine)
     assert np.abs((mine - mine[both].max()) - (theirs - theirs[both].max()))[both].max() < 2 * tolerance
+
+
+@pytest.mark.parametrize("kept", [slice(0, None, 2), slice(0, 200)])
+def test_solving_near_a_solution_is_solving_anew(samples, kept):
+    """A bootstrap replicate, and one that is far from like the whole."""
+    betas, outputs = samples
+    pooled = np.concatenate(outputs)
+    draws = np.full(7, 400.0)
+    counts = np.concatenate([np.zeros_like(one) for one in outputs]).reshape(7, -1)
+    counts[:, kept] = 2.0
+    whole = reweighted(pooled, np.ones(len(pooled)), betas, draws).free_energies
+    near = Nearby.of(pooled, betas, draws, whole).log_counts(counts.ravel())
+    anew = reweighted(pooled, counts.ravel(), betas, draws).log_counts
+    seen = np.isfinite(anew)
+    assert (np.isfinite(near) == seen).all()
+    assert np.ptp(near[seen] - anew[seen]) < 1e-6
 
 
 def test_reported_bins_would_be_biased(samples):
@@ -122,3 +138,14 @@ def test_errors_grow_with_the_disagreement_of_ensembles():
     assert inflation(same, error) == 1.0
     # Half of the difference is the error of the mean of two: 0.3 against the claimed 0.1.
     assert inflation(apart, error) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.5, 0.8])
+def test_the_correlation_time_is_that_of_an_autoregression(memory):
+    """x_t = m x_(t-1) + noise has the variance of its mean raised by (1 + m) / (1 - m)."""
+    generator = np.random.default_rng(1)
+    series = generator.normal(size=(400, 20, 3))
+    for block in range(1, 400):
+        series[block] += memory * series[block - 1]
+    found = correlation_time(series - series.mean(axis=0))
+    assert found == pytest.approx((1 + memory) / (1 - memory), rel=0.2)

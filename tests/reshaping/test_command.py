@@ -62,7 +62,7 @@ def test_a_trace_is_counted_here_and_indicators_repeat(folder):
 
 
 def test_the_gate_decides_the_exit_status(folder):
-    arguments = (folder / "test.trace", folder / "live.trace", "--at-least")
+    arguments = (folder / "test.trace", folder / "live.trace", "--least-indicator")
     assert run(*arguments, "0.3").exit_code == 0
     assert run(*arguments, "0.9").exit_code == 1
 

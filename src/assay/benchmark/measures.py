@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
 
 from assay.benchmark.oracle import Flags, Outcome
+from assay.monitors.separation import separation
 
 Numbers = NDArray[np.float64]
 
@@ -67,23 +67,12 @@ def bootstrap_intervals(
 
 
 def auroc(truth: Flags, scores: Numbers, confidence: float) -> tuple[float, float, float]:
-    """The area under the ROC curve and its interval by DeLong et al. 1988; ties count one half.
+    """The area under the ROC curve and its interval (`separation`).
 
-    A score that is not finite is an alarm and so ranks above all others. N log N.
+    A score that is not finite is an alarm and so ranks above all others.
     """
     positives, negatives = _split(truth, scores)
-    p, n = len(positives), len(negatives)
-    if not p or not n:
-        return float("nan"), float("nan"), float("nan")
-    everyone = rankdata(np.concatenate([positives, negatives]))
-    # Placement of each row: the share of the other class that it outranks.
-    above = (everyone[:p] - rankdata(positives)) / n
-    below = 1 - (everyone[p:] - rankdata(negatives)) / p
-    area = float(above.mean())
-    if min(p, n) < 2:
-        return area, float("nan"), float("nan")
-    reach = float(norm.ppf((1 + confidence) / 2) * np.sqrt(above.var(ddof=1) / p + below.var(ddof=1) / n))
-    return area, max(0.0, area - reach), min(1.0, area + reach)
+    return separation(negatives, positives, confidence)
 
 
 def fpr_at_tpr(truth: Flags, scores: Numbers, tpr: float = 0.95) -> float:

@@ -5,15 +5,19 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.annotate import annotate
 from assay.cli.benchmark import benchmark
 from assay.cli.check import check
 from assay.cli.demo import demo
+from assay.cli.merge import merge
 from assay.cli.mira import mira
 from assay.cli.observe import observe
+from assay.cli.precision import precision
 from assay.cli.report import report
 from assay.cli.reshape import reshape
 from assay.cli.sample import sample
-from assay.cli.status import WRONG_USE
+from assay.cli.serve import serve
+from assay.cli.status import UNDECIDED, WRONG_USE
 from assay.cli.volatility import volatility
 
 app = typer.Typer(
@@ -26,14 +30,18 @@ app = typer.Typer(
 )
 
 COMMANDS = (
+    annotate,
     benchmark,
     check,
     demo,
+    merge,
     mira,
     observe,
+    precision,
     report,
     reshape,
     sample,
+    serve,
     volatility,
 )
 for command in COMMANDS:
@@ -53,8 +61,8 @@ def options(
 
 
 def main() -> None:
-    """Run a command; an error of assay's is one line and status 2, its traceback with --debug."""
-    from assay.errors import AssayError
+    """Run a command; an error of assay's is one line and status 2 or 3, its traceback with --debug."""
+    from assay.errors import AssayError, UndecidedError
 
     try:
         app()
@@ -62,4 +70,4 @@ def main() -> None:
         if "--debug" in sys.argv:
             raise
         print(f"assay: {error}", file=sys.stderr)
-        sys.exit(WRONG_USE)
+        sys.exit(UNDECIDED if isinstance(error, UndecidedError) else WRONG_USE)

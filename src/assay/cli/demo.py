@@ -1,5 +1,6 @@
 """`assay demo`: everything assay does, on networks trained here."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 def demo(
     output: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("report.html"),
     seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
 ) -> None:
     """Train three small networks on bundled digits and answer what can be asked of them.
 
@@ -16,4 +18,7 @@ def demo(
     """
     from assay.demo import run_demo
 
-    run_demo(output, seed)
+    sections = run_demo(output, seed, quiet=as_json)
+    if as_json:
+        chapters = [{"title": section.title, "words": section.words} for section in sections]
+        print(json.dumps({"chapters": chapters, "output": str(output)}))

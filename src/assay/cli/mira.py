@@ -31,8 +31,9 @@ def mira(
         str, typer.Option(help="Of the covariance: empirical, ledoit_wolf or oas.")
     ] = "empirical",
     seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
-    at_least: Annotated[
-        float | None, typer.Option(help="Exit with status 1 if the best score's lower bound is under it.")
+    least_mira: Annotated[
+        float | None,
+        typer.Option(help="Exit with status 1 where the best score's lower bound is below this."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Where the comparison goes, as a file of assay.")
@@ -65,7 +66,7 @@ def mira(
         alone = len(compared.results) == 1
         assay.write_report([*([] if alone else [compared]), *compared.results], report)
     _print(compared, as_json)
-    if at_least is not None and not compared.results[0].interval[0] >= at_least:
+    if least_mira is not None and not compared.results[0].interval[0] >= least_mira:
         raise typer.Exit(ALARM)
 
 

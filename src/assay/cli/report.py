@@ -1,5 +1,6 @@
 """`assay report`: saved results as one HTML page."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ def report(
     network: Annotated[
         str | None, typer.Option(help="module:factory of the network that a result was made with.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
 ) -> None:
     """Write saved results to one HTML page that needs nothing else.
 
@@ -33,4 +35,5 @@ def report(
                 "pass what mira, benchmark, reshape, sample or check saved"
             )
     assay.write_report(found, output, title=title)
-    print(f"{len(found)} results; report in {output}")
+    facts = {"results": [thing.title for thing in found], "output": str(output)}
+    print(json.dumps(facts) if as_json else f"{len(found)} results; report in {output}")

@@ -27,18 +27,20 @@ def reshape(
     indicator: Annotated[
         list[str] | None, typer.Option(help="accuracy, or recall:LABEL; may be repeated.")
     ] = None,
-    at_least: Annotated[
-        float | None, typer.Option(help="Fail where the lower end of the first indicator is below this.")
+    least_indicator: Annotated[
+        float | None,
+        typer.Option(help="Exit with status 1 where the lower end of the first indicator is below this."),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Where the result goes.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Where the picture goes (png, svg or pdf).")] = None,
+    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
     time_limit: Annotated[float, typer.Option(help="Seconds for the solver.")] = 600.0,
     seed: Annotated[int, typer.Option(help="Decides between subsets of equal size.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
 ) -> None:
     """Keep the part of a test set that looks like operation, and measure on it.
 
-    Exit status: 0 fine, 1 below --at-least, 2 wrong use, 3 no part of the test set matches.
+    Exit status: 0 fine, 1 below --least-indicator, 2 wrong use, 3 no part of the test set matches.
 
     Example: `assay reshape test.safetensors device-1.hist device-2.hist --epsilon 0.01`
     """
@@ -57,8 +59,10 @@ def reshape(
         assay.save(result, output)
     if plot:
         result.plot().savefig(plot)
+    if report:
+        assay.write_report([result], report)
     _report(result, estimates, as_json)
-    if at_least is not None and (not estimates or estimates[0].lower < at_least):
+    if least_indicator is not None and (not estimates or estimates[0].lower < least_indicator):
         raise typer.Exit(ALARM)
 
 

@@ -33,6 +33,7 @@ def volatility(
         int, typer.Option(help="After how many rows of the stream neighbours are no longer alike.")
     ] = 1,
     plot: Annotated[Path | None, typer.Option(help="Where the plot goes (png, svg or pdf).")] = None,
+    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
     stop: Annotated[bool, typer.Option("--stop", help="Stop at the first alarm.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the reference windows.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
@@ -65,6 +66,8 @@ def volatility(
     _report(watched, state, sorted(alarms), status, as_json)
     if plot:
         watched.plot().savefig(plot)
+    if report:
+        assay.write_report([watched], report)
     raise typer.Exit(status)
 
 

@@ -33,11 +33,11 @@ INTRODUCTION = (
 )
 
 
-def run_demo(path: str | os.PathLike[str], seed: int = 0) -> None:
-    """Train, ask, print a line per answer, and write the report to `path`."""
+def run_demo(path: str | os.PathLike[str], seed: int = 0, *, quiet: bool = False) -> list[Section]:
+    """Train, ask, print an answer per chapter unless `quiet`, and write the report to `path`."""
     from rich.console import Console
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, quiet=quiet)
     start = time.perf_counter()
     console.print("[bold]assay demo[/]: three small networks on 8x8 digits, with the 9 unknown to them\n")
     setting = prepared(seed)
@@ -48,3 +48,4 @@ def run_demo(path: str | os.PathLike[str], seed: int = 0) -> None:
         console.print(f"[bold]{section.title}[/]\n{section.words}\n")
     write_report(sections, path, introduction=INTRODUCTION)
     console.print(f"{time.perf_counter() - start:.0f} s in all. The report with tables and pictures: {path}")
+    return sections

@@ -5,6 +5,7 @@ from assay.mira.comparison import MonitorabilityComparison, compare_monitorabili
 from assay.mira.detection import Tuning
 from assay.mira.result import FeatureSample, MiraResult
 from assay.mira.score import mira_score
+from assay.mira.shuffle import ShuffleScore, shuffle_score
 from assay.mira.validation import (
     MonitorabilityValidation,
     RankCorrelation,
@@ -19,11 +20,13 @@ __all__ = [
     "MonitorabilityComparison",
     "MonitorabilityValidation",
     "RankCorrelation",
+    "ShuffleScore",
     "Tuning",
     "Weight",
     "compare_monitorability",
     "mira_score",
     "rank_correlation",
+    "shuffle_score",
     "surprisal",
     "validate_monitorability",
 ]

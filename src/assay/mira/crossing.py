@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-from assay.errors import InputError
+from assay.errors import InputError, UndecidedError
 
 Accuracy = Callable[[float], float]
 
@@ -39,7 +39,7 @@ def first_crossing(
     0.5
     """
     if clean <= threshold:
-        raise InputError(
+        raise UndecidedError(
             f"expected accuracy on clean inputs above the threshold {threshold:g}, got {clean:.4g}; "
             "train the network further, or lower accuracy_threshold for all networks you compare"
         )
@@ -74,7 +74,7 @@ class _Tried:
 
     def never_fell(self, limit: float) -> NoReturn:
         lowest = min(self.values, key=lambda epsilon: self.values[epsilon])
-        raise InputError(
+        raise UndecidedError(
             f"expected accuracy to fall to {self._threshold:g} under perturbation, but it never did: the "
             f"lowest was {self.values[lowest]:.4g} at epsilon {lowest:.4g}, the largest tried {limit:.4g}; "
             "raise accuracy_threshold for all networks you compare, or pass epsilon_range"

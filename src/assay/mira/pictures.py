@@ -122,6 +122,20 @@ def agreement_picture(table: pd.DataFrame, words: str) -> "Figure":
     return figure
 
 
+def shuffle_picture(clean: np.ndarray, shuffled: np.ndarray, score: float) -> "Figure":
+    """How the energies of inputs and of shuffled inputs lie to each other."""
+    figure = _figure(6.0, 3.2)
+    axes = figure.subplots()
+    bins = np.histogram_bin_edges(np.concatenate([clean, shuffled]), bins=40).tolist()
+    axes.hist(clean, bins, color=BLUE, alpha=0.7, label="inputs")
+    axes.hist(shuffled, bins, color=ORANGE, alpha=0.6, label="values shuffled between inputs")
+    axes.set_xlabel("energy (higher: more suspicious)")
+    axes.set_ylabel("inputs")
+    axes.set_title(f"Inputs and shuffled inputs (AUROC {score:.3f})", fontsize=10)
+    axes.legend(fontsize=8)
+    return figure
+
+
 def names_of(table: pd.DataFrame) -> Sequence[str]:
     """Networks, layers, or both, whichever tell the rows apart."""
     one_layer = table["layer"].nunique() == 1

@@ -179,6 +179,7 @@ def _common(run: Any, sampler: str, found: Estimate, effective: Array, apart: fl
         "effective_sample_size": effective,
         "ensembles_log_density": found.by_ensemble,
         "ensembles_apart": apart,
+        "block_correlation": found.correlation,
         "error_inflation": found.inflation,
         "time_blocks": found.blocks,
         "burn_in_blocks": found.dropped,

@@ -78,6 +78,25 @@ def burned_in(series: Array) -> int:
     return int(np.argmin(errors)) if blocks >= 4 else 0
 
 
+def correlation_time(influences: Array) -> float:
+    """By how much blocks that follow each other being alike raises the variance of their mean; at least 1.
+
+    influences (blocks, ensembles, quantities) is what each block adds to each quantity, zero on average. The
+    autocorrelation is pooled over ensembles and quantities and summed up to where pairs of lags turn negative
+    (initial positive sequence, Geyer 1992); 1 / blocks undoes what removing the mean took from it.
+    """
+    count = len(influences)
+    scaled = influences / np.sqrt((influences**2).mean(axis=(0, 1)))
+    lags = range(1, count // 2)
+    correlations = [float((scaled[:-lag] * scaled[lag:]).mean()) + 1 / count for lag in lags]
+    total = 1.0
+    for pair in zip(correlations[0::2], correlations[1::2], strict=False):
+        if sum(pair) <= 0:
+            break
+        total += 2 * sum(pair)
+    return max(total, 1.0)
+
+
 def presence_floor(present: NDArray[np.bool_]) -> Array:
     """The least standard error of a log density seen in m of B blocks, sqrt((1 - m/B) / m); NaN where m = 0.
 

@@ -1,11 +1,11 @@
 """Multiple importance sampling from token-tempered ancestral samples of a causal language model.
 
-Sequences are drawn token by token from q_beta(x) = prod_t p(x_t | x_<t)^beta / S_t(beta) at several beta and
-weighted by the balance heuristic (Veach and Guibas 1995), w = 1 / (N sum_j a_j q_beta_j(x)). One forward
-gives q at every beta, samples are independent, and sums of w count inputs absolutely. The last token is
-summed over instead of drawn (Rao-Blackwell): all its values are histogrammed with the weight of the first
-length - 1 tokens. The paper samples with tempering alone; on its kind of problem this needs far fewer
-evaluations.
+Sequences are drawn token by token from q_beta(x) = prod_t p(x_t | x_<t)^beta psi_t(x_t) / S_t(beta) at
+several beta, with psi what earlier draws showed to follow each token (see lookahead), and weighted by the
+balance heuristic (Veach and Guibas 1995), w = 1 / (N sum_j a_j q_beta_j(x)). One forward gives q at every
+beta, samples are independent, and sums of w count inputs absolutely. The last token is summed over instead of
+drawn (Rao-Blackwell): all its values are histogrammed with the weight of the first length - 1 tokens. The
+paper samples with tempering alone; on its kind of problem this needs far fewer evaluations.
 """
 
 from dataclasses import dataclass, field
@@ -20,15 +20,18 @@ from assay.omniinput.blocks import TimeBlocks
 from assay.omniinput.estimate import LEAST_BLOCKS, REPLICATES, Estimate, bootstrap_error
 from assay.omniinput.kernels.suffix import LanguageProblem
 from assay.omniinput.language import drawn_tokens, log_normalisers
+from assay.omniinput.lookahead import Lookahead
 from assay.omniinput.plan import Budget, Plan
 from assay.omniinput.record import bin_index
 from assay.omniinput.reservoir import Reservoir, keys_of
 
 Array = NDArray[np.float64]
 
-PILOT_BETAS = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
-PROPOSALS = 8
-PILOT_SHARE = 0.1
+PILOT_BETAS = (-2.0, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
+SPACING = 1.5  # standard deviations of the output between the mean outputs of neighbouring proposals
+NEAR_ZERO = 0.05  # betas this close to zero are put there, where one proposal stands anyway
+FEWEST_PROPOSALS, MOST_PROPOSALS = 6, 24
+PILOT_SHARE = 0.1  # half of it to choose the betas, half to look ahead at those
 BATCH = 256
 
 
@@ -40,11 +43,14 @@ class Draw:
     outputs: Array  # negative log-likelihood of the prefix
     log_weights: Array  # of the prefix, divided by the number of inputs
     last: torch.Tensor  # (rows, values) log-probabilities of the last token
+    following: torch.Tensor  # (rows, length - 1, betas) ln S of what follows each token of the prefix
 
 
 @dataclass
 class Importance:
-    """A run that can stop and go on at any batch: a pilot chooses the betas, then each gets an equal share.
+    """A run that can stop and go on at any batch: a pilot chooses the betas and learns to look ahead.
+
+    Then each beta gets an equal share.
 
     What is kept are, per time block and bin, log sums of weights and of their squares, so the memory does not
     grow with the samples. A batch costs length x values x proposals beside the model.
@@ -62,9 +68,13 @@ class Importance:
     reservoir: Reservoir | None = None
     draws: int = 0
     piloting: bool = True
+    lookahead: Lookahead | None = None
+    _log_psi: torch.Tensor | None = None
 
     def begin(self) -> None:
-        """Nothing is drawn before the first batch."""
+        """Nothing is learned or drawn before the first batch."""
+        space = self.problem.lm.space
+        self.lookahead = Lookahead.none(len(self.proposals), space.sites - 1, space.values)
 
     @property
     def rows(self) -> int:
@@ -81,60 +91,78 @@ class Importance:
         return spent or not self.budget.allows(self.problem.evaluations + self.rows)
 
     def advance(self) -> None:
-        """One batch; at the end of the pilot, the choice of the betas that cover the bins."""
+        """One batch, which the next one learns from; the first ones, the pilot, for nothing else."""
+        assert self.lookahead is not None
         draw = self._draw()
+        # A batch is unbiased whatever was learned from those before it, so learning never has to end.
+        self.lookahead.watch(draw.prefixes, draw.following)
+        self._log_psi = None
         if self.piloting:
+            self._pilot(draw)
+        else:
+            self._add(draw)
+
+    def _pilot(self, draw: Draw) -> None:
+        spent = self.budget.fraction(self.problem.evaluations) / (self.share * PILOT_SHARE)
+        if self.edges is None:
             outputs = draw.outputs.reshape(len(self.proposals), -1)
             counts = np.full(len(self.proposals), float(outputs.shape[1]))
             self.pilot_sums += np.stack([counts, outputs.sum(axis=1), (outputs**2).sum(axis=1)])
-            if self.budget.fraction(self.problem.evaluations) >= self.share * PILOT_SHARE:
+            if spent >= 0.5:
                 self._choose()
-            return
-        self._add(draw)
+        self.piloting = spent < 1.0
 
     def _draw(self) -> Draw:
         """Prefixes at the row's beta, with their mixture weight over all betas (in units of the space)."""
+        lm, rows, count = self.problem.lm, self.rows, len(self.proposals)
         betas = torch.from_numpy(self.proposals)
-        rows = self.rows
-        row_betas = betas.repeat_interleave(rows // len(betas))
-        lm = self.problem.lm
-        tokens = torch.empty(rows, 0, dtype=torch.int64)
+        own = torch.arange(count).repeat_interleave(rows // count)
+        log_psi = self._looking_ahead()
+        tokens = torch.empty(rows, lm.length - 1, dtype=torch.int64)
         taken = torch.zeros(rows, dtype=torch.float64)
-        log_q = torch.zeros(rows, len(betas), dtype=torch.float64)
+        log_q = torch.zeros(rows, count, dtype=torch.float64)
+        normalisers = torch.empty(rows, lm.length, count, dtype=torch.float64)
         with self.problem.timed(rows):
             log_probs, cache = lm.begin(rows)
-        for _ in range(lm.length - 1):
-            token = drawn_tokens(log_probs, row_betas, self.generator)
+        for place in range(lm.length - 1):
+            psi = log_psi[:, place]
+            token = drawn_tokens(log_probs, betas[own], self.generator, psi[own])
+            normalisers[:, place] = log_normalisers(log_probs, betas, psi)
             chosen = log_probs.gather(1, token)[:, 0].double()
-            log_q += chosen[:, None] * betas - log_normalisers(log_probs, betas)
+            log_q += chosen[:, None] * betas + psi[:, token[:, 0]].T - normalisers[:, place]
             taken += chosen
-            tokens = torch.cat([tokens, token], dim=1)
+            tokens[:, place] = token[:, 0]
             with self.problem.timed(0):
                 following, cache = lm.feed(token, cache)
             log_probs = following[:, 0]
-        mixture = torch.logsumexp(log_q, dim=1) - np.log(len(betas))
+        normalisers[:, -1] = log_normalisers(log_probs, betas)
+        mixture = torch.logsumexp(log_q, dim=1) - np.log(count)
         log_weights = -mixture.numpy() - lm.space.log_size
-        return Draw(tokens, -taken.numpy(), log_weights, log_probs)
+        return Draw(tokens, -taken.numpy(), log_weights, log_probs, normalisers[:, 1:])
+
+    def _looking_ahead(self) -> torch.Tensor:
+        """ln psi in single precision, (betas, length - 1, values)."""
+        assert self.lookahead is not None
+        if self._log_psi is None:
+            self._log_psi = self.lookahead.log_values().float().expand(-1, -1, self.problem.lm.values)
+        return self._log_psi
 
     def _choose(self) -> None:
-        """Betas whose mean outputs are spread evenly over the asked range; zero is one of them."""
-        betas, means = np.array(PILOT_BETAS), self._pilot_means()
-        count, total, squares = self.pilot_sums
-        deviation = float(np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0.0)).max())
-        if self.plan.edges is None:
-            self.edges = np.linspace(
-                means[betas == 2.0][0], means[betas == 0.0][0] + 2 * deviation, self.plan.bins + 1
-            )
-        else:
-            self.edges = self.plan.edges
-        low, high = (self.edges[0] + self.edges[1]) / 2, (self.edges[-2] + self.edges[-1]) / 2
-        wanted = np.linspace(
-            np.clip(high, means[-1], means[0]), np.clip(low, means[-1], means[0]), PROPOSALS - 1
-        )
-        chosen = np.interp(-wanted, -means, betas)
-        self.proposals = np.unique(np.concatenate([[0.0], chosen]).round(4))
+        """The bins if none were given, and the betas that cover them."""
+        betas, means, deviations = np.array(PILOT_BETAS), self._pilot_means(), self._pilot_deviations()
+        self.edges = self.plan.edges
+        if self.edges is None:
+            low, high = means[betas == 2.0][0], (means + 2 * deviations)[betas == 0.0][0]
+            self.edges = np.linspace(low, high, self.plan.bins + 1)
+        centres = (self.edges[1:] + self.edges[:-1]) / 2
+        self.proposals = proposal_betas(betas, means, deviations, centres[0], centres[-1])
+        assert self.lookahead is not None
+        self.lookahead = self.lookahead.moved(betas, self.proposals)
         self.reservoir = Reservoir.empty(len(self.edges) - 1, self.plan.keep, self.problem.lm.length)
-        self.piloting = False
+
+    def _pilot_deviations(self) -> Array:
+        count, total, squares = self.pilot_sums
+        return np.asarray(np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0.0)))
 
     def _pilot_means(self) -> Array:
         """Mean output at every pilot beta, falling; the last token is taken to cost what the others do."""
@@ -230,7 +258,7 @@ class Importance:
     def snapshot(self) -> dict[str, Any]:
         """Everything the next batch depends on."""
         names = ("proposals", "edges", "pilot_sums", "blocks", "reservoir", "draws", "piloting", "share")
-        return {name: getattr(self, name) for name in names} | {
+        return {name: getattr(self, name) for name in (*names, "lookahead")} | {
             "generator": self.generator.get_state(),
             "evaluations": self.problem.evaluations,
             "model_seconds": self.problem.seconds,
@@ -244,3 +272,19 @@ class Importance:
         self.problem.seconds = taken.pop("model_seconds")
         for name, value in taken.items():
             setattr(self, name, value)
+        self._log_psi = None
+
+
+def proposal_betas(betas: Array, means: Array, deviations: Array, low: float, high: float) -> Array:
+    """Betas from that whose mean output is `high` to that of `low`, evenly spaced in deviations; and zero.
+
+    In units of its deviation the output changes by deviation x dbeta (thermodynamic length), so neighbours
+    overlap alike however narrow the outputs become at one end.
+    """
+    length = np.concatenate([[0.0], np.cumsum((deviations[1:] + deviations[:-1]) / 2 * np.diff(betas))])
+    hot, cold = np.interp([-high, -low], -means, betas)
+    first, last = np.interp([hot, cold], betas, length)
+    count = int(np.clip(np.ceil((last - first) / SPACING) + 1, FEWEST_PROPOSALS, MOST_PROPOSALS))
+    spread = np.interp(np.linspace(first, last, count), length, betas)
+    spread[np.abs(spread) < NEAR_ZERO] = 0.0
+    return np.asarray(np.unique(np.concatenate([[0.0], spread.round(4)])))

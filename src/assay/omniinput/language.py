@@ -126,6 +126,9 @@ class CausalLM:
 
     def log_probabilities(self, tokens: Tensor) -> Tensor:
         """(rows, length, values): the conditional of every position given the tokens before it."""
+        if isinstance(self.start, int):  # one call for all of them, the start token included
+            started = torch.full((len(tokens), 1), self.start)
+            return self.feed(torch.cat([started, tokens[:, :-1]], dim=1), None)[0]
         first, cache = self.begin(len(tokens))
         rest, _ = self.feed(tokens[:, :-1], cache)
         return torch.cat([first[:, None], rest], dim=1)
@@ -148,19 +151,26 @@ class CausalLM:
         return logits[:, -tokens.shape[1] :], so_far
 
 
-def log_normalisers(log_probs: Tensor, betas: Tensor) -> Tensor:
-    """ln S(beta) = ln sum_v p(v)^beta for every beta: (..., values) to (..., K), in double precision.
+def log_normalisers(log_probs: Tensor, betas: Tensor, log_psi: Tensor | None = None) -> Tensor:
+    """ln S(beta) = ln sum_v p(v)^beta psi(v) for every beta: (..., values) to (..., K), in double precision.
 
-    All betas at once where that is small; otherwise one by one, to keep the memory that of the logits.
+    log_psi (K, values), zero by default. All betas at once where that is small; otherwise one by one, to keep
+    the memory that of the logits.
     """
+    tilts = torch.zeros(len(betas), 1) if log_psi is None else log_psi
     if log_probs.numel() * len(betas) <= 4_000_000:
-        scaled = log_probs[..., None, :] * betas.to(log_probs.dtype)[:, None]
+        scaled = log_probs[..., None, :] * betas.to(log_probs.dtype)[:, None] + tilts
         return torch.logsumexp(scaled, dim=-1).double()
-    each = [torch.logsumexp(log_probs * float(beta), dim=-1) for beta in betas]
+    each = [
+        torch.logsumexp(log_probs * float(beta) + tilt, dim=-1)
+        for beta, tilt in zip(betas, tilts, strict=True)
+    ]
     return torch.stack(each, dim=-1).double()
 
 
-def drawn_tokens(log_probs: Tensor, betas: Tensor, generator: torch.Generator) -> Tensor:
-    """One token per row from p^beta / S(beta): (rows, values), (rows,) to (rows, 1)."""
-    tempered = torch.softmax(log_probs * betas.to(log_probs.dtype)[:, None], dim=1)
-    return torch.multinomial(tempered, 1, generator=generator)
+def drawn_tokens(
+    log_probs: Tensor, betas: Tensor, generator: torch.Generator, log_psi: Tensor | float = 0.0
+) -> Tensor:
+    """One token per row from p^beta psi / S(beta): (rows, values), (rows,), (rows, values) to (rows, 1)."""
+    scaled = log_probs * betas.to(log_probs.dtype)[:, None] + log_psi
+    return torch.multinomial(torch.softmax(scaled, dim=1), 1, generator=generator)

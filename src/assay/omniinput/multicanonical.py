@@ -6,6 +6,7 @@ would, and then frozen, so that what is counted obeys detailed balance exactly (
 and Landau 2001).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.omniinput.estimate import Estimate, Solver, estimate
+from assay.omniinput.estimate import Estimate, LadderSolver, estimate
 from assay.omniinput.exchange import RoundTrips
 from assay.omniinput.kernels.chain import Kernel, State
 from assay.omniinput.plan import Budget, Plan
@@ -51,6 +52,19 @@ class Flat:
 
     def _slopes(self) -> Tensor:
         return self.log_g.diff() / self.knots.diff()
+
+    def solve(self, outputs: Array, counts: Array) -> tuple[Array, Array]:
+        """ln Omega = ln H + ln g: the weights are known, there is nothing to solve."""
+        return self.nearby(outputs, counts, np.zeros(0))(counts), np.zeros(0)
+
+    def nearby(self, outputs: Array, counts: Array, solution: Array) -> Callable[[Array], Array]:
+        log_weight = self.log_weight(torch.from_numpy(outputs)).numpy()
+
+        def log_counts(counts: Array) -> Array:
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.log(counts) - log_weight)
+
+        return log_counts
 
 
 @dataclass
@@ -111,7 +125,7 @@ class Multicanonical:
         assert pilot.record is not None
         assert pilot.state is not None
         counts, outputs = _pooled(pilot.record)
-        log_counts, _ = pilot.solver()(outputs, counts, 1.0 * pilot.record.steps * self.plan.ensembles, None)
+        log_counts, _ = LadderSolver(pilot.betas).solve(outputs, counts)
         self._aim(outputs, log_counts)
         rungs = len(pilot.betas)
         spread = np.linspace(0, rungs - 1, self.walkers).round().astype(int)
@@ -122,8 +136,9 @@ class Multicanonical:
     def _correct(self) -> None:
         """The weights the flat walk itself shows to be right; frozen from here on."""
         assert self.record is not None
+        assert self.target is not None
         counts, outputs = _pooled(self.record)
-        log_counts, _ = self.solver()(outputs, counts, 1.0, None)
+        log_counts, _ = self.target.solve(outputs, counts)
         self._aim(outputs, log_counts)
         self._open_record(self.record)
         self.frozen = True
@@ -175,21 +190,11 @@ class Multicanonical:
             outputs = torch.cat([state.outputs for state in thinned]).numpy()
             self.record.offer(torch.cat([state.sites for state in thinned]), outputs, self.generator)
 
-    def solver(self) -> Solver:
-        """ln Omega = ln H + ln g: the flat weights are known, there is nothing to solve."""
-        target = self.target
-        assert target is not None
-
-        def solve(outputs: Array, counts: Array, steps: float, start: Array | None) -> tuple[Array, Array]:
-            with np.errstate(divide="ignore"):
-                return np.log(counts) - target.log_weight(torch.from_numpy(outputs)).numpy(), np.zeros(0)
-
-        return solve
-
     def estimate(self) -> Estimate:
         if self.record is None or not len(self.record.blocks):
             return self.pilot.estimate()
-        return estimate(self.record, self.solver(), self.plan.seed)
+        assert self.target is not None
+        return estimate(self.record, self.target, self.plan.seed)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything the next chunk depends on."""

@@ -14,6 +14,8 @@ from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
 
+LONGEST_STEP = 5.0  # nats, of Newton's method beside a solution: farther its quadratic model says little
+
 
 @dataclass(frozen=True)
 class Reweighting:
@@ -23,9 +25,7 @@ class Reweighting:
     log_counts: Array
 
 
-def reweighted(
-    outputs: Array, counts: Array, betas: Array, draws: Array, start: Array | None = None
-) -> Reweighting:
+def reweighted(outputs: Array, counts: Array, betas: Array, draws: Array) -> Reweighting:
     """Solve WHAM by Newton's method.
 
     outputs (F,) and counts (F,): where the fine bins lie (means of the samples inside) and how many samples
@@ -37,10 +37,11 @@ def reweighted(
     filled = counts > 0
     z, weights = outputs[filled], counts[filled]
     exponents = np.log(draws) - z[:, None] * betas
-    f = _integrated(z, weights, betas) if start is None else start - start[0]
+    f = _integrated(z, weights, betas)
     value = _objective(exponents, weights, draws, f)
     for _ in range(200):
-        step = _newton_step(exponents, weights, draws, f)
+        shifted = exponents + f
+        step = _newton_step(np.exp(shifted - _row_logsumexp(shifted)[:, None]), weights, draws)
         scale = 1.0
         # Newton's full step may overshoot far from the minimum; halving it keeps the descent monotone.
         while (new := _objective(exponents, weights, draws, f - scale * step)) > value + 1e-12 * abs(value):
@@ -55,6 +56,45 @@ def reweighted(
     return Reweighting(f, log_counts)
 
 
+@dataclass(frozen=True)
+class Nearby:
+    """WHAM for other counts of the same bins and replicas, near a solution f: what a bootstrap needs.
+
+    With d = f' - f, the mixture is mix(f') = mix(f) sum_k share_k e^(d_k), where share_k is the part of
+    replica k in it. So after the shares are known once, Newton's method needs products of matrices only and
+    no exponentials of bins x replicas, which made the bootstrap the larger part of a short run.
+    """
+
+    shares: Array
+    log_mixture: Array
+    portions: Array  # of all draws, per replica
+
+    @classmethod
+    def of(cls, outputs: Array, betas: Array, draws: Array, free_energies: Array) -> "Nearby":
+        exponents = np.log(draws) + free_energies - outputs[:, None] * betas
+        mixture = _row_logsumexp(exponents)
+        return cls(np.exp(exponents - mixture[:, None]), mixture, draws / draws.sum())
+
+    def log_counts(self, counts: Array) -> Array:
+        """ln Omega of each fine bin, up to a constant; -inf where it has no counts."""
+        filled = counts > 0
+        shares, weights = self.shares[filled], counts[filled]
+        draws = self.portions * weights.sum()
+        shift = np.zeros(len(draws))
+        growth = shares.sum(axis=1)
+        for _ in range(50):
+            present = shares * np.exp(shift) / growth[:, None]
+            step = _newton_step(present, weights, draws)
+            step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max()), 1e-300))
+            shift = shift - step
+            growth = shares @ np.exp(shift)
+            if np.abs(step).max() < 1e-6:
+                break
+        logs = np.full(len(counts), -np.inf)
+        logs[filled] = np.log(weights) - self.log_mixture[filled] - np.log(growth)
+        return logs
+
+
 def log_mixture(outputs: Array, betas: Array, draws: Array, free_energies: Array) -> Array:
     """ln sum_k N_k e^(f_k - beta_k z): minus the log weight of a sample with output z (sampling notes)."""
     return np.asarray(logsumexp(np.log(draws) + free_energies - outputs[:, None] * betas, axis=1))
@@ -64,18 +104,19 @@ def _objective(exponents: Array, weights: Array, draws: Array, f: Array) -> floa
     return float(weights @ _row_logsumexp(exponents + f) - draws @ f)
 
 
-def _newton_step(exponents: Array, weights: Array, draws: Array, f: Array) -> Array:
-    """Hessian^-1 gradient, with f_0 held at zero (only differences of f matter)."""
-    shifted = exponents + f
-    shares = np.exp(shifted - _row_logsumexp(shifted)[:, None])
+def _newton_step(shares: Array, weights: Array, draws: Array) -> Array:
+    """Hessian^-1 gradient, with f_0 held at zero (only differences of f matter).
+
+    shares (F, K) are the parts of the replicas in the mixture of each bin.
+    """
     weighted = shares * weights[:, None]
     gradient = weighted.sum(axis=0) - draws
     hessian = np.diag(weighted.sum(axis=0)) - shares.T @ weighted
-    step = np.zeros(len(f))
-    if len(f) > 1:
+    step = np.zeros(len(draws))
+    if len(draws) > 1:
         # A ridge far below any true curvature keeps replicas without overlap from breaking the solve.
-        ridge = 1e-12 * np.trace(hessian) * np.eye(len(f) - 1)
-        step[1:] = np.linalg.solve(hessian[1:, 1:] + ridge + 1e-300 * np.eye(len(f) - 1), gradient[1:])
+        ridge = 1e-12 * np.trace(hessian) * np.eye(len(draws) - 1)
+        step[1:] = np.linalg.solve(hessian[1:, 1:] + ridge + 1e-300 * np.eye(len(draws) - 1), gradient[1:])
     return step
 
 

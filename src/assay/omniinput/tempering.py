@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from assay.omniinput.estimate import ALL_INPUTS, Anchor, Estimate, Solver, estimate, tempered_solver
+from assay.omniinput.estimate import ALL_INPUTS, Anchor, Estimate, LadderSolver, estimate
 from assay.omniinput.exchange import RoundTrips, swapped
 from assay.omniinput.kernels.chain import Kernel, State, Tempered, init
 from assay.omniinput.kernels.learned import Learned
@@ -20,6 +20,7 @@ Array = NDArray[np.float64]
 
 PROBE = 128  # uniform draws that show the bulk of the outputs
 FIRST_RUNGS = 8
+LEAST_ROUND = 16  # steps
 ROUNDS = 5  # of adaptation at least, each twice as long as the one before
 
 
@@ -87,12 +88,15 @@ class Tempering:
         return list(dict.fromkeys(kernel for kernel in self.kernels if isinstance(kernel, Learned)))
 
     def _first_round(self) -> int:
-        """Steps enough to change every site a few times, few enough for several rounds in a small budget."""
+        """Steps enough to change every site a few times, few enough for several rounds in a small budget.
+
+        What a step costs is not known where only seconds are given; then the rounds start short.
+        """
         thorough = 4 * self.problem.space.sites
         if self.budget.evaluations is None:
-            return max(16, thorough)
+            return LEAST_ROUND
         left = self.budget.evaluations * self.plan.adapt_share * (1 - self.spent_before)
-        return int(np.clip(left / (self.rows * 2**ROUNDS), 16, max(16, thorough)))
+        return int(np.clip(left / (self.rows * 2**ROUNDS), LEAST_ROUND, max(LEAST_ROUND, thorough)))
 
     @property
     def rows(self) -> int:
@@ -154,12 +158,13 @@ class Tempering:
 
     def _swap(self, state: State) -> State:
         assert self.trips is not None
-        rungs = len(self.betas)
-        ladder = self._target().betas[:rungs]
-        state, origin, rejected = swapped(state, ladder, self.plan.ensembles, self.swaps % 2, self.generator)
-        self.trips.follow(origin)
-        rung = np.arange(self.rows) % rungs
-        self.trips.touch(rung == 0, rung == rungs - 1)
+        state, origin, rejected = swapped(
+            state, self.betas, self.plan.ensembles, self.swaps % 2, self.generator
+        )
+        if origin is not None:
+            self.trips.follow(origin)
+        rung = np.arange(self.rows) % len(self.betas)
+        self.trips.touch(rung == 0, rung == len(self.betas) - 1)
         self.rejections += rejected
         self.swaps += 1
         return state
@@ -213,12 +218,9 @@ class Tempering:
         self.rejections, self.swaps = np.zeros(len(self.betas) - 1), 0
         self.accepted, self.moves = np.zeros(self.rows), 0
 
-    def solver(self) -> Solver:
-        return tempered_solver(self.betas)
-
     def estimate(self) -> Estimate:
         assert self.record is not None
-        return estimate(self.record, self.solver(), self.plan.seed, self.anchor)
+        return estimate(self.record, LadderSolver(self.betas), self.plan.seed, self.anchor)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything the next chunk depends on."""

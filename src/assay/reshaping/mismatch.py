@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from assay.errors import InputError
+from assay.errors import UndecidedError
 from assay.reshaping import certificate
 from assay.reshaping.cells import Cells
 from assay.reshaping.histogram import Histogram
@@ -12,7 +12,7 @@ from assay.reshaping.process import solved
 from assay.reshaping.program import Problem
 
 
-class CannotMatchError(InputError):
+class CannotMatchError(UndecidedError):
     """No subset of the test set has the operational histograms within epsilon.
 
     `cells` is a table of the neurons and bins that together make it impossible; `smallest_epsilon` one for

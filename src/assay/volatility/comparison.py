@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import ttest_ind
 
-from assay.errors import InputError
+from assay.errors import InputError, UndecidedError
 from assay.storage import storable
 from assay.volatility.certainty import FEWEST, Doubles, central_mean, margins
 from assay.volatility.probabilities import checked
@@ -81,7 +81,7 @@ def compared(
     if not 0 < false_alarm_rate < 1:
         raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
     if min(len(reference), len(suspect)) < 2:
-        raise InputError(
+        raise UndecidedError(
             f"expected at least two windows of {window} rows of each, got {len(reference)} of the reference "
             f"and {len(suspect)} of the suspect; pass more rows or a smaller window"
         )

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from assay.errors import InputError
+from assay.errors import InputError, UndecidedError
 from assay.storage import storable
 from assay.volatility.certainty import FEWEST, OFFSET, Doubles, central_mean, margins
 from assay.volatility.probabilities import checked
@@ -53,7 +53,7 @@ class Reference:
         """The same from margins (Eq. 4) that are already there."""
         rows = len(certainties)
         if rows < window:
-            raise InputError(
+            raise UndecidedError(
                 f"expected a reference of at least one window ({window} rows), got {rows}; "
                 "pass more clean rows or make the window smaller"
             )

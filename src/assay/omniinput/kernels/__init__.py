@@ -16,6 +16,7 @@ from assay.omniinput.kernels.langevin import Langevin
 from assay.omniinput.kernels.learned import Learned
 from assay.omniinput.kernels.shift import Shift
 from assay.omniinput.kernels.single_site import SingleSite
+from assay.omniinput.kernels.tilted import Tilted
 
 KERNELS: dict[str, Callable[[], Kernel]] = {
     "single-site": SingleSite,
@@ -24,6 +25,7 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "crossover": Crossover,
     "learned": Learned,
     "informed": Informed,
+    "tilted": Tilted,
     "langevin": Langevin,
 }
 
