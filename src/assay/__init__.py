@@ -3,18 +3,21 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from assay.version import VERSION as __version__
 
 # Public name -> the module that defines it. Modules load on first use, so that `import assay` costs little
 # more than `import torch`.
 _HOMES = {
     "AccuracyEstimator": "volatility",
+    "AnnotationItems": "omniinput.annotation_items",
+    "AnnotatorAgreement": "omniinput.annotation_agreement",
     "AssayError": "errors",
     "BenchmarkResult": "benchmark",
     "Bins": "reshaping.bins",
     "CannotMatchError": "reshaping.mismatch",
     "CausalLM": "omniinput.language",
     "Check": "check",
+    "DriftWatch": "operation",
     "Estimate": "reshaping.estimate",
     "Guard": "guard",
     "Histogram": "reshaping.histogram",
@@ -23,7 +26,11 @@ _HOMES = {
     "MonitorabilityComparison": "mira",
     "MonitorabilityValidation": "mira",
     "Network": "network",
+    "OnnxGuard": "guard",
     "OutputDistribution": "omniinput.distribution",
+    "PrecisionConvergence": "omniinput.precision_convergence",
+    "PrecisionRecall": "omniinput.precision_curve",
+    "PrecisionRecallComparison": "omniinput.precision_comparison",
     "Reshaping": "reshaping.subset",
     "ReshapingTrials": "reshaping.trials",
     "Scenario": "benchmark",
@@ -32,10 +39,14 @@ _HOMES = {
     "TrainingRecord": "volatility",
     "Verdict": "guard",
     "VolatilityWatch": "volatility",
+    "Watch": "operation",
     "accuracy": "reshaping.indicator",
+    "annotator_agreement": "omniinput.annotation_agreement",
     "build_scenarios": "benchmark",
+    "choose_items": "omniinput.annotation_choice",
     "check_network": "check",
     "compare_monitorability": "mira",
+    "compare_precision_recall": "omniinput.precision_comparison",
     "compare_volatility": "volatility",
     "cross_model_normalised": "omniinput.normalisation",
     "estimate_accuracy": "volatility",
@@ -45,6 +56,9 @@ _HOMES = {
     "mira_score": "mira",
     "neuron_bounds": "reshaping.bounds",
     "portion_similarity": "reshaping.similarity",
+    "precision_convergence": "omniinput.precision_convergence",
+    "precision_recall": "omniinput.precision",
+    "read_annotations": "omniinput.annotation_exchange",
     "recall": "reshaping.indicator",
     "reshape": "reshaping.subset",
     "run_benchmark": "benchmark",
@@ -54,6 +68,7 @@ _HOMES = {
     "smallest_contamination": "volatility",
     "validate_monitorability": "mira",
     "volatility_in_certainty": "volatility",
+    "write_annotations": "omniinput.annotation_exchange",
     "write_report": "report",
 }
 _ROOMS = {
@@ -64,6 +79,7 @@ _ROOMS = {
     "faults",
     "mira",
     "monitors",
+    "operation",
     "report",
     "volatility",
 }
@@ -78,6 +94,7 @@ if TYPE_CHECKING:
     from assay import faults as faults
     from assay import mira as mira
     from assay import monitors as monitors
+    from assay import operation as operation
     from assay import report as report
     from assay import volatility as volatility
     from assay.benchmark import BenchmarkResult as BenchmarkResult
@@ -88,6 +105,7 @@ if TYPE_CHECKING:
     from assay.check import check_network as check_network
     from assay.errors import AssayError as AssayError
     from assay.guard import Guard as Guard
+    from assay.guard import OnnxGuard as OnnxGuard
     from assay.guard import Verdict as Verdict
     from assay.mira import MiraResult as MiraResult
     from assay.mira import MonitorabilityComparison as MonitorabilityComparison
@@ -98,11 +116,25 @@ if TYPE_CHECKING:
     from assay.mira import shuffle_score as shuffle_score
     from assay.mira import validate_monitorability as validate_monitorability
     from assay.network import Network as Network
+    from assay.omniinput.annotation_agreement import AnnotatorAgreement as AnnotatorAgreement
+    from assay.omniinput.annotation_agreement import annotator_agreement as annotator_agreement
+    from assay.omniinput.annotation_choice import choose_items as choose_items
+    from assay.omniinput.annotation_exchange import read_annotations as read_annotations
+    from assay.omniinput.annotation_exchange import write_annotations as write_annotations
+    from assay.omniinput.annotation_items import AnnotationItems as AnnotationItems
     from assay.omniinput.distribution import OutputDistribution as OutputDistribution
     from assay.omniinput.language import CausalLM as CausalLM
     from assay.omniinput.normalisation import cross_model_normalised as cross_model_normalised
+    from assay.omniinput.precision import precision_recall as precision_recall
+    from assay.omniinput.precision_comparison import PrecisionRecallComparison as PrecisionRecallComparison
+    from assay.omniinput.precision_comparison import compare_precision_recall as compare_precision_recall
+    from assay.omniinput.precision_convergence import PrecisionConvergence as PrecisionConvergence
+    from assay.omniinput.precision_convergence import precision_convergence as precision_convergence
+    from assay.omniinput.precision_curve import PrecisionRecall as PrecisionRecall
     from assay.omniinput.sampling import sample_outputs as sample_outputs
     from assay.omniinput.space import InputSpace as InputSpace
+    from assay.operation import DriftWatch as DriftWatch
+    from assay.operation import Watch as Watch
     from assay.report import write_report as write_report
     from assay.reshaping.bins import Bins as Bins
     from assay.reshaping.bounds import neuron_bounds as neuron_bounds

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -17,7 +18,7 @@ from assay.benchmark.measures import agreement, measured
 from assay.benchmark.oracle import overall_outcome, overall_truth, specific_outcome, specific_truth
 from assay.benchmark.result import BenchmarkResult
 from assay.benchmark.scenario import NO_LABEL, Scenario, row_count
-from assay.engine import progress
+from assay.engine import checked_engine, mapped
 from assay.errors import InputError, NotFittedError
 from assay.guard import CANCELLED, Guard
 from assay.trace import Inputs
@@ -33,6 +34,7 @@ def run_benchmark(
     confidence: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
+    engine: str = "here",
 ) -> BenchmarkResult:
     """Judge every row of every scenario by every guard; an alarm cancels the prediction.
 
@@ -41,20 +43,28 @@ def run_benchmark(
     monitor's seconds are its own. With `checkpoint`, a folder, every finished guard and scenario is on disk
     and a run started again goes on where it was. With `readouts`, a folder, what was seen of every input is
     kept as parquet. Time is that of the forward passes and the monitors; one scenario is held at a time.
+    `engine` runs scenarios in other processes ("processes") or on a Ray cluster ("ray"), with the same result
+    but for the seconds, which then are those of machines that do several things at once.
     """
     chosen = list(scenarios)
     _check(guards, chosen, batch_size, confidence, resamples)
+    checked_engine(engine)
     settings = {"confidence": confidence, "resamples": resamples, "seed": seed}
     cells = Cells(checkpoint, readouts, settings | {"batch_size": batch_size})
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for scenario in progress(chosen, "scenarios", len(chosen)):
-        wanted = dict(guards)
+    left: list[tuple[Scenario, list[str]]] = []
+    for scenario in chosen:
         for name, guard in guards.items():
             if (row := cells.read(name, guard, scenario)) is not None:
                 rows[scenario.name, name] = row
-                del wanted[name]
-        for name, readout in _readouts(wanted, scenario, batch_size):
-            row = _row(name, guards[name], scenario, readout, settings)
+        if wanted := [name for name in guards if (scenario.name, name) not in rows]:
+            left.append((scenario, wanted))
+    # Elsewhere a scenario needs its inputs along; here they are made when their turn comes.
+    jobs = left if engine == "here" else ((scenario.made(), wanted) for scenario, wanted in left)
+    judge = partial(_judged, dict(guards), batch_size, settings)
+    results = mapped(judge, jobs, engine, description="scenarios", total=len(left))
+    for (scenario, _), judged in zip(left, results, strict=True):
+        for name, row, readout in judged:
             cells.write(name, guards[name], scenario, row, readout.to_frame(scenario))
             rows[scenario.name, name] = row
     table = pd.DataFrame([rows[scenario.name, name] for scenario in chosen for name in guards])
@@ -97,6 +107,20 @@ class Readout:
                 "monitor_seconds": self.monitor_seconds,
             }
         )
+
+
+def _judged(
+    guards: Mapping[str, Guard],
+    batch_size: int | None,
+    settings: Mapping[str, Any],
+    job: tuple[Scenario, list[str]],
+) -> list[tuple[str, dict[str, Any], Readout]]:
+    """What some guards make of one scenario."""
+    scenario, wanted = job
+    return [
+        (name, _row(name, guards[name], scenario, readout, settings), readout)
+        for name, readout in _readouts({name: guards[name] for name in wanted}, scenario, batch_size)
+    ]
 
 
 def _readouts(

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -48,6 +48,10 @@ class Scenario:
         """The rows, made anew unless they were the last ones made."""
         return self.make()
 
+    def made(self) -> "Scenario":
+        """The same with its inputs inside, to be sent elsewhere."""
+        return replace(self, make=Given(self.inputs))
+
     @property
     def is_novelty(self) -> bool:
         return self.category == "novelty"
@@ -68,7 +72,17 @@ class Scenario:
                 f"{len(labels)} labels"
             )
         mark = digest(name, category, severity, inputs, labels, flags)
-        return cls(name, category, severity, labels, flags, lambda: inputs, mark)
+        return cls(name, category, severity, labels, flags, Given(inputs), mark)
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Inputs that are there."""
+
+    inputs: Any
+
+    def __call__(self) -> Any:
+        return self.inputs
 
 
 class LastMade:

@@ -5,14 +5,18 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.annotate import annotate
 from assay.cli.benchmark import benchmark
 from assay.cli.check import check
 from assay.cli.demo import demo
+from assay.cli.merge import merge
 from assay.cli.mira import mira
 from assay.cli.observe import observe
+from assay.cli.precision import precision
 from assay.cli.report import report
 from assay.cli.reshape import reshape
 from assay.cli.sample import sample
+from assay.cli.serve import serve
 from assay.cli.status import UNDECIDED, WRONG_USE
 from assay.cli.volatility import volatility
 
@@ -26,14 +30,18 @@ app = typer.Typer(
 )
 
 COMMANDS = (
+    annotate,
     benchmark,
     check,
     demo,
+    merge,
     mira,
     observe,
+    precision,
     report,
     reshape,
     sample,
+    serve,
     volatility,
 )
 for command in COMMANDS:

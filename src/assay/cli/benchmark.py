@@ -52,6 +52,7 @@ def benchmark(
     output: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("benchmark.safetensors"),
     report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
     seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
+    engine: Annotated[str, typer.Option(help="Where scenarios run: here, processes or ray.")] = "here",
     as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
 ) -> None:
     """Stream faults through a network with each of several monitors, and say which one to ship.
@@ -68,7 +69,7 @@ def benchmark(
     guards = _guards(watched, monitor or USUAL_MONITORS, train, validation, false_alarm_rate, seed)
     size = 1 if one_at_a_time else None
     result = assay.run_benchmark(
-        guards, scenarios, batch_size=size, checkpoint=checkpoint, readouts=readouts, seed=seed
+        guards, scenarios, batch_size=size, checkpoint=checkpoint, readouts=readouts, seed=seed, engine=engine
     )
     _keep(result, output, report)
     print(json.dumps(_facts(result, output)) if as_json else f"{result.summary()}\nsaved to {output}")

@@ -50,6 +50,8 @@ Seconds = Annotated[float | None, typer.Option(help="Seconds at most.")]
 Sampler = Annotated[str, typer.Option(help="auto, tempering, multicanonical or importance.")]
 Kernels = Annotated[list[str] | None, typer.Option(help="A kind of move; may be repeated.")]
 Seed = Annotated[int, typer.Option(help="Every random choice follows from it.")]
+Ladders = Annotated[int, typer.Option(help="Independent runs that share the budget.")]
+Engine = Annotated[str, typer.Option(help="Where ladders run: here, processes or ray.")]
 Kept = Annotated[
     Path | None, typer.Option(help="Where the run is kept; an interrupted one goes on from there.")
 ]
@@ -73,6 +75,8 @@ def sample(
     sampler: Sampler = "auto",
     kernel: Kernels = None,
     seed: Seed = 0,
+    ladders: Ladders = 1,
+    engine: Engine = "here",
     checkpoint: Kept = None,
     output: Output = Path("outputs.safetensors"),
     report: Report = None,
@@ -96,6 +100,8 @@ def sample(
             sampler=sampler,
             kernel=kernel or "auto",
             seed=seed,
+            ladders=ladders,
+            engine=engine,
             decode=decode,
             checkpoint=checkpoint,
         )

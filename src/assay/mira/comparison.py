@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
+from assay.engine import mapped
 from assay.errors import InputError
 from assay.mira import pictures
 from assay.mira.result import MiraResult
@@ -73,13 +75,16 @@ def compare_monitorability(
     train: Any,
     test: Any,
     layers: Sequence[Layers] = ("penultimate",),
+    *,
+    engine: str = "here",
     **options: Any,
 ) -> MonitorabilityComparison:
     """MIRA scores of networks, of layers, or of both, ranked.
 
     `layers` may hold groups, ("4", "penultimate"), which are scored jointly. All layers of a network share
     its forward passes, so that more layers cost little more. Options are those of `mira_score` and hold for
-    all networks: scores are comparable only at one accuracy threshold.
+    all networks: scores are comparable only at one accuracy threshold. `engine` scores networks in other
+    processes ("processes") or on a Ray cluster ("ray"), with the same result.
     """
     settings = Settings(**options)
     named = {"network": networks} if isinstance(networks, Network) else dict(networks)
@@ -87,18 +92,17 @@ def compare_monitorability(
         raise InputError("expected at least one network to compare, got none; pass {'name': network}")
     if isinstance(layers, str):
         layers = [layers]
-    rows = [
-        (name, result)
-        for name, network in named.items()
-        for result in _named_scores(name, network, train, test, layers, settings)
-    ]
+    score = partial(_named_scores, train, test, layers, settings)
+    found = mapped(score, named.items(), engine, description="networks", total=len(named))
+    rows = [(name, result) for name, results in zip(named, found, strict=True) for result in results]
     rows.sort(key=lambda row: -row[1].score)
     return MonitorabilityComparison(tuple(name for name, _ in rows), tuple(result for _, result in rows))
 
 
 def _named_scores(
-    name: str, network: Network, train: Any, test: Any, layers: Sequence[Layers], settings: Settings
+    train: Any, test: Any, layers: Sequence[Layers], settings: Settings, named: tuple[str, Network]
 ) -> list[MiraResult]:
+    name, network = named
     try:
         return scores(network, train, test, layers, settings)
     except InputError as error:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.blocks import row_blocks
 from assay.monitors.class_rows import UNSEEN, features_by_class, unseen_remedy
 from assay.monitors.clusters import ELBOW, assigned
 from assay.monitors.monitor import Monitor
@@ -91,7 +92,7 @@ class ActivationBox(Monitor):
         self._keep_boxes({label: self._boxes(rows) for label, rows in points.items()}, _range(points))
 
     def _score(self, trace: Trace) -> Tensor:
-        parts = torch.split(trace.layer(self.layer), BLOCK), torch.split(trace.predictions, BLOCK)
+        parts = row_blocks(trace.layer(self.layer), BLOCK), row_blocks(trace.predictions, BLOCK)
         scores = [self._outside(self._projected(rows), classes) for rows, classes in zip(*parts, strict=True)]
         return torch.cat(scores) if scores else torch.empty(0)
 

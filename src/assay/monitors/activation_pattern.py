@@ -75,6 +75,16 @@ class ActivationPattern(Monitor):
         # A comparison with NaN is "off", which would pass for a pattern.
         return torch.where(torch.isfinite(features).all(dim=1), scores, torch.nan)
 
+    def _traced_score(self, trace: Trace) -> Tensor:
+        """|a| + |p| - 2 a'p over all stored patterns p, those of other classes put out of reach."""
+        features, width = trace.layer(self.layer), self.dimensions_[self.layer]
+        patterns = torch.cat([_unpacked(rows, width) for rows in self.patterns_.values()])
+        owners = torch.cat([torch.full((len(rows),), label) for label, rows in self.patterns_.items()])
+        foreign = 2.0 * width * (torch.arange(self.classes_)[:, None] != owners)
+        on = (features > self.threshold).float()
+        apart = on.sum(dim=1, keepdim=True) + patterns.sum(dim=1) - 2 * on @ patterns.T
+        return (apart + foreign[trace.predictions]).amin(dim=1).clamp(max=width + 1)
+
     def _all_patterns(self, traces: Iterator[Trace]) -> dict[int, Words]:
         patterns: dict[int, Words] = {}
         for trace in traces:
@@ -94,6 +104,12 @@ class ActivationPattern(Monitor):
         octets = np.zeros((len(on), words * WORD // 8), np.uint8)
         octets[:, : -(-on.shape[1] // 8)] = np.packbits(on, axis=1)
         return octets.view(np.uint64)
+
+
+def _unpacked(patterns: Tensor, width: int) -> Tensor:
+    """(patterns, width): the bits as numbers."""
+    octets = patterns.numpy().view(np.uint8)
+    return torch.from_numpy(np.unpackbits(octets, axis=1)[:, :width]).float()
 
 
 def _unique(patterns: Words) -> Words:

@@ -30,4 +30,6 @@ class AllowedClasses(Monitor):
                 raise InputError(f"expected allowed classes from 0 to {classes - 1}, got {self.allowed}")
 
     def _score(self, trace: Trace) -> Tensor:
-        return (~torch.isin(trace.predictions, torch.tensor(self.allowed))).double()
+        wrong = torch.ones(trace.logits.shape[1], dtype=torch.float64)
+        wrong[self.allowed] = 0.0
+        return wrong[trace.predictions]

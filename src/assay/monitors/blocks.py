@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.network.graph import under_tracer
 from assay.trace import Trace
 
 ROWS = 1024
@@ -23,6 +24,11 @@ def fitting_classes(trace: Trace) -> Tensor:
             f"{int(trace.labels.min())} to {int(trace.labels.max())}; fit on rows of known classes only"
         )
     return trace.labels
+
+
+def row_blocks(rows: Tensor, size: int) -> tuple[Tensor, ...]:
+    """The rows in views of at most `size`; all in one where a tracer writes down what is done with them."""
+    return (rows,) if under_tracer() else torch.split(rows, size)
 
 
 def in_blocks(parts: Iterable[tuple[Tensor, ...]], rows: int = ROWS) -> Iterator[tuple[Tensor, ...]]:

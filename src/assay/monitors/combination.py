@@ -13,6 +13,7 @@ from assay.monitors.joint_fit import fit_together
 from assay.monitors.monitor import Monitor
 from assay.monitors.reservoir import Reservoir
 from assay.monitors.sample import TraceSample
+from assay.network.graph import under_tracer
 from assay.trace import Trace
 
 COMBINE = ("fisher", "mean")
@@ -60,6 +61,10 @@ class _Combination(Monitor):
     @property
     def layers(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(layer for member in self.members for layer in member.layers))
+
+    @property
+    def obstacle(self) -> str:
+        return next((member.obstacle for member in self.members if member.obstacle), "")
 
     @property
     def nbytes(self) -> int:
@@ -167,11 +172,17 @@ class Standardized(_Combination):
             return -p_values.mean(dim=0).log() - math.log(min(count, 2))
         # P(chi2_2M > 2 h) is the regularised upper incomplete gamma function Q(M, h).
         evidence = -p_values.log().sum(dim=0)
+        if under_tracer():  # Q(M, h) = exp(-h) sum_{k < M} h^k / k!, for whole M
+            terms = [evidence**k / math.factorial(k) for k in range(count)]
+            return evidence - torch.stack(terms).sum(dim=0).log()
         p_value: Tensor = torch.special.gammaincc(torch.full_like(evidence, count), evidence)
         return -p_value.log()
 
 
 def _p_values(scores: Tensor, reference: Tensor) -> Tensor:
-    at_least = len(reference) - torch.searchsorted(reference, scores)
+    if under_tracer():  # graphs have no search; a count over the reference says the same
+        at_least = (reference >= scores[:, None]).sum(dim=1)
+    else:
+        at_least = len(reference) - torch.searchsorted(reference, scores)
     p_values = (1 + at_least).double() / (len(reference) + 1)
     return torch.where(torch.isnan(scores), torch.nan, p_values)

@@ -30,6 +30,10 @@ class EnsembleDisagreement(Monitor):
         self.networks = list(networks)
         self.measure = measure
 
+    @property
+    def obstacle(self) -> str:
+        return "it runs other networks beside the guarded one"
+
     def _score(self, trace: Trace) -> Tensor:
         observed = [
             network.observe(trace.known_inputs, allow_nonfinite=True).probabilities

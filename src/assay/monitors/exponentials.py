@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from assay.network.graph import under_tracer
+
 
 @dataclass(frozen=True)
 class Exponentials:
@@ -54,6 +56,9 @@ def log_sum_exp(logits: Tensor, temperature: float = 1.0) -> Tensor:
 
 def _shifted(logits: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """max_k l_k / temperature (N,), and (C, N) what is left without it."""
+    if under_tracer():  # an exporter follows values, not what is written to memory
+        scaled = logits.T.double() / temperature
+        return scaled.amax(dim=0), scaled - scaled.amax(dim=0)
     shifted = _columns(logits, temperature)
     largest = shifted.amax(dim=0)
     shifted -= largest

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import in_blocks
+from assay.monitors.blocks import in_blocks, row_blocks
 from assay.monitors.class_rows import UNSEEN, no_class, teaching, unseen_remedy
 from assay.monitors.monitor import Monitor
 from assay.trace import Trace
@@ -58,7 +58,7 @@ class GaussianInterval(Monitor):
         self.remedy_ = unseen_remedy(self.seen_.nonzero()[:, 0].tolist(), self.classes_)
 
     def _score(self, trace: Trace) -> Tensor:
-        parts = torch.split(trace.layer(self.layer), BLOCK), torch.split(trace.predictions, BLOCK)
+        parts = row_blocks(trace.layer(self.layer), BLOCK), row_blocks(trace.predictions, BLOCK)
         scores = [self._outside(rows.double(), classes) for rows, classes in zip(*parts, strict=True)]
         return torch.cat(scores) if scores else torch.empty(0)
 

@@ -52,6 +52,12 @@ class KNN(Monitor):
             [self._distances(normalised(rows)) for rows in torch.split(trace.layer(self.layer), _ROWS)]
         )
 
+    def _traced_score(self, trace: Trace) -> Tensor:
+        queries = normalised(trace.layer(self.layer))
+        products = queries @ self.bank_.T - self.bank_.square().sum(dim=1) / 2
+        found = products.topk(self.neighbour_, dim=1).indices[:, -1]
+        return (queries.double() - self.bank_[found].double()).square().sum(dim=1).sqrt()
+
     def _distances(self, queries: Tensor) -> Tensor:
         scores = torch.full((len(queries),), torch.nan, dtype=torch.float64)
         usable = torch.isfinite(queries.sum(dim=1))  # a search has no place for NaN

@@ -9,7 +9,7 @@ from assay.errors import InputError
 from assay.monitors.covariance import checked_estimator, class_axes, precision, whitening
 from assay.monitors.moments import ClassMoments
 from assay.monitors.monitor import Monitor
-from assay.monitors.perturbation import perturbed_scores
+from assay.monitors.perturbation import GRADIENTS, perturbed_scores
 from assay.network import Network
 from assay.trace import Trace
 
@@ -61,6 +61,10 @@ class Mahalanobis(Monitor):
         self.network = network
         self.magnitude = magnitude
         self.needs_inputs = magnitude > 0
+
+    @property
+    def obstacle(self) -> str:
+        return GRADIENTS if self.magnitude > 0 else ""
 
     def distances(self, trace: Trace) -> Tensor:
         """(N, classes): D_M^2 of every row to every class; infinite for a class that fitting never saw."""

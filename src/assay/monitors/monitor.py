@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import AssayError, InputError, NotFittedError
+from assay.network.graph import under_tracer
 from assay.storage import storable
 from assay.trace import Trace
 
@@ -57,13 +58,21 @@ class Monitor(ABC):
         """One number per input, in double precision."""
         self._check_fitted()
         self._check_sizes(trace)
-        return self._score(trace).double()
+        # Under a tracer (`Guard.export`) the operations become a graph that is run on other rows.
+        scores = self._traced_score(trace) if under_tracer() else self._score(trace)
+        return scores.double()
 
     @property
     def layers(self) -> tuple[str, ...]:
         """The layers whose features it reads."""
         layer = getattr(self, "layer", None)
         return () if layer is None else (layer,)
+
+    @property
+    def obstacle(self) -> str:
+        """Why its score is no function of logits, features and inputs alone, as an exported graph needs;
+        empty where it is."""
+        return ""
 
     @property
     def nbytes(self) -> int:
@@ -81,6 +90,11 @@ class Monitor(ABC):
     @abstractmethod
     def _score(self, trace: Trace) -> Tensor:
         """The scores; a row that is not finite may score NaN, never raise."""
+
+    def _traced_score(self, trace: Trace) -> Tensor:
+        """`_score` in tensor operations that hold for any number of rows: no branch on values, no loop over
+        blocks. To be said where `_score` is not that already; it may cost more."""
+        return self._score(trace)
 
     def state(self) -> dict[str, Any]:
         return {

@@ -30,6 +30,10 @@ class MonteCarloDropout(Monitor):
         self.measure = measure
         self.seed = seed
 
+    @property
+    def obstacle(self) -> str:
+        return "it runs the network again under random dropout masks"
+
     def _score(self, trace: Trace) -> Tensor:
         logits = self.network.dropout_logits(trace.known_inputs, self.passes, self.seed)
         return MEASURES[self.measure](torch.softmax(logits.double(), dim=2))

@@ -55,6 +55,11 @@ class NNGuide(Monitor):
             guidance[usable] = found.double().mean(dim=1)
         return -_energy(trace) * guidance
 
+    def _traced_score(self, trace: Trace) -> Tensor:
+        products = normalised(trace.layer(self.layer)) @ self.bank_.T
+        guidance = products.topk(self.neighbours_, dim=1).values.double().mean(dim=1)
+        return -_energy(trace) * guidance
+
 
 def _energy(trace: Trace) -> Tensor:
     return log_sum_exp(trace.logits)

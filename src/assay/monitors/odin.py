@@ -6,7 +6,7 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.monitors.exponentials import doubt
 from assay.monitors.monitor import Monitor
-from assay.monitors.perturbation import perturbed_scores
+from assay.monitors.perturbation import GRADIENTS, perturbed_scores
 from assay.network import Network
 from assay.trace import Trace
 
@@ -29,6 +29,10 @@ class ODIN(Monitor):
         self.temperature = temperature
         self.magnitude = magnitude
         self.needs_inputs = magnitude > 0
+
+    @property
+    def obstacle(self) -> str:
+        return GRADIENTS if self.magnitude > 0 else ""
 
     def _score(self, trace: Trace) -> Tensor:
         if self.magnitude == 0:

@@ -8,6 +8,9 @@ from torch import Tensor
 from assay.network import Network, length, perturbable, replaced, rows
 from assay.trace import Inputs, Trace
 
+GRADIENTS = "it moves the inputs along the network's gradient, which a graph for inference does not have"
+"""The obstacle to export of monitors that perturb inputs."""
+
 Measure = Callable[[Trace], Tensor]
 """One number per row of a Trace."""
 

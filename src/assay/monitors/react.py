@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.blocks import row_blocks
 from assay.monitors.energy import Energy
 from assay.monitors.head import recovered_head
 from assay.monitors.monitor import Monitor
@@ -72,7 +73,7 @@ class ReAct(Monitor):
         return self.monitor_.score(self._rectified(trace.layer(self.layer)))
 
     def _rectified(self, features: Tensor) -> Trace:
-        logits = torch.cat([self._logits(rows.float()) for rows in torch.split(features, _ROWS)], dim=1)
+        logits = torch.cat([self._logits(rows.float()) for rows in row_blocks(features, _ROWS)], dim=1)
         return Trace(logits.T.double() + self.bias_)
 
     def _logits(self, features: Tensor) -> Tensor:

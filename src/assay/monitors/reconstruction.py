@@ -4,11 +4,10 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from assay.errors import InputError
 from assay.monitors.alocc import OPTIMIZERS, Training, Weights, realness, reconstructed, trained
-from assay.monitors.blocks import fitting_classes
+from assay.monitors.blocks import fitting_classes, row_blocks
 from assay.monitors.class_rows import UNSEEN, unseen_remedy
 from assay.monitors.monitor import Monitor
 from assay.monitors.reservoir import Reservoir
@@ -113,6 +112,16 @@ class Reconstruction(Monitor):
                 scores[rows] = self._doubt(label, inputs[rows])
         return scores
 
+    def _traced_score(self, trace: Trace) -> Tensor:
+        """Every class's reconstruction of every row; the predicted class's is taken."""
+        if not self.per_class:
+            return self._score(trace)
+        inputs, predictions = self._images(trace), trace.predictions
+        scores = torch.full_like(predictions, UNSEEN, dtype=torch.float64)
+        for label in self.reconstructors_:
+            scores = torch.where(predictions == label, self._doubt(label, inputs), scores)
+        return scores
+
     def _sampled(self, traces: Iterator[Trace]) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
         """Inputs and classes of the rows each network learns from."""
         inputs: dict[int, Reservoir] = {}
@@ -173,10 +182,11 @@ class Reconstruction(Monitor):
         """The scores of inputs by one network."""
         scores = [torch.empty(0, dtype=torch.float64)]
         with torch.no_grad():
-            for rows in torch.split(self._standard(inputs), BLOCK):
+            for rows in row_blocks(self._standard(inputs), BLOCK):
                 made = reconstructed(self.reconstructors_[key], rows)
                 if self.measure == "discriminator":
-                    scores.append(F.softplus(-realness(self.discriminators_[key], made).double()))
+                    sure = realness(self.discriminators_[key], made).double()
+                    scores.append((-sure).clamp(min=0) + (-sure.abs()).exp().log1p())  # -log sigmoid(sure)
                 else:
                     scores.append((made - rows).double().square().flatten(1).mean(dim=1))
         return torch.cat(scores)

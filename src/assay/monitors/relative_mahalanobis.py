@@ -49,6 +49,7 @@ class RelativeMahalanobis(Monitor):
         features = trace.layer(self.layer).to(self.axes_.dtype)
         # The transposed product is the faster way round where classes are few.
         near = (self.axes_.T @ (features - self.origin_).T).T.double()
-        to_class = torch.cdist(near, self.centres_, compute_mode="use_mm_for_euclid_dist")
+        apart = torch.addmm(self.centres_.square().sum(dim=1), near, self.centres_.T, alpha=-2)
+        to_class = (apart.amin(dim=1) + near.square().sum(dim=1)).clamp(min=0)
         away = near - self.mean_
-        return to_class.square().amin(dim=1) - ((away @ self.inverse_) * away).sum(dim=1)
+        return to_class - ((away @ self.inverse_) * away).sum(dim=1)

@@ -44,6 +44,13 @@ class SHE(Monitor):
             )
 
     def _score(self, trace: Trace) -> Tensor:
+        features, patterns = trace.layer(self.layer).float(), self.patterns_[trace.predictions]
+        products: Tensor = torch.linalg.vecdot(features, patterns)
+        return self._known(products, trace)
+
+    def _traced_score(self, trace: Trace) -> Tensor:
         patterns = self.patterns_[trace.predictions]
-        products: Tensor = torch.linalg.vecdot(trace.layer(self.layer).float(), patterns)
+        return self._known((trace.layer(self.layer).float() * patterns).sum(dim=1), trace)
+
+    def _known(self, products: Tensor, trace: Trace) -> Tensor:
         return (-products.double()).masked_fill(~self.seen_[trace.predictions], UNSEEN)

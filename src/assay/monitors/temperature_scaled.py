@@ -43,6 +43,10 @@ class TemperatureScaled(Monitor):
         return self.monitor.layers
 
     @property
+    def obstacle(self) -> str:
+        return self.monitor.obstacle
+
+    @property
     def nbytes(self) -> int:
         return super().nbytes + self.monitor.nbytes
 

@@ -21,6 +21,10 @@ class _Unsaved(Monitor):
     def nbytes(self) -> int:
         return 0
 
+    @property
+    def obstacle(self) -> str:
+        return "it calls code of its user, which no file can hold"
+
     def state(self) -> NoReturn:
         raise StorageError(f"expected a monitor that a file can hold, got {self!r}; {self.instead}")
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.blocks import row_blocks
 from assay.monitors.exponentials import log_sum_exp
 from assay.monitors.head import Head, recovered_head
 from assay.monitors.monitor import Monitor
@@ -91,7 +92,7 @@ class ViM(Monitor):
     def _score(self, trace: Trace) -> Tensor:
         squares = [
             ((rows.to(self.residual_.dtype) - self.origin_) @ self.residual_).square().sum(dim=1)
-            for rows in torch.split(trace.layer(self.layer), _ROWS)
+            for rows in row_blocks(trace.layer(self.layer), _ROWS)
         ]
         return self.alpha_ * torch.cat(squares).double().sqrt() - log_sum_exp(trace.logits)
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from assay.errors import InputError, MissingExtraError
 from assay.network.batches import encoded
+from assay.network.graph import NetworkGraph, traced_network
 from assay.network.network import Network
 from assay.network.pooling import Pool
 from assay.network.taps import PENULTIMATE
@@ -129,8 +130,15 @@ class HuggingFaceNetwork(Network):
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         return super()._forward(_trimmed(inputs), layers)
 
+    def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
+        """Token ids and mask in, at the one width that `encode` pads to."""
+        assert isinstance(example, Mapping)
+        # With a mask of ones alone, models leave out the steps that heed it.
+        mask = torch.ones_like(example[_MASK]).index_fill(1, torch.tensor([example[_MASK].shape[1] - 1]), 0)
+        return traced_network(self, {**example, _MASK: mask}, layers, forward=super()._forward)
+
     def _run(self, inputs: Inputs) -> Any:
-        if isinstance(inputs, Tensor) or _TOKENS not in inputs:
+        if isinstance(inputs, Tensor) or not {_TOKENS, _EMBEDDINGS} <= set(inputs):
             return super()._run(inputs)
         rest = {name: tensor for name, tensor in inputs.items() if name != _EMBEDDINGS}
         layer = self.module.get_input_embeddings()  # type: ignore[operator]

@@ -2,12 +2,27 @@
 
 import math
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from assay.errors import InputError
 from assay.trace import Inputs
+
+Form: TypeAlias = dict[str, tuple[tuple[int, ...], torch.dtype]]
+"""Shape of one row and type, by the input's name; the name "" stands for inputs in one tensor."""
+
+
+def form_of(inputs: Inputs) -> Form:
+    named = {"": inputs} if isinstance(inputs, Tensor) else inputs
+    return {name: (tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in named.items()}
+
+
+def zeros_of(form: Form, count: int) -> Inputs:
+    """So many rows of zeros in that form."""
+    made = {name: torch.zeros(count, *shape, dtype=dtype) for name, (shape, dtype) in form.items()}
+    return made.get("", made)
 
 
 def length(inputs: Inputs) -> int:

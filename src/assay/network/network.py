@@ -13,7 +13,8 @@ from assay.engine import progress
 from assay.errors import GradientError, InputError
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
-from assay.network.inputs import length, perturbable, replaced, shapes
+from assay.network.graph import NetworkGraph, traced_network
+from assay.network.inputs import Form, form_of, length, perturbable, replaced, shapes
 from assay.network.pooling import Pool, checked, pooled
 from assay.network.taps import PENULTIMATE, evaluating, first_tensor, heard, modules_of, thinned
 from assay.trace import Inputs, Trace
@@ -47,6 +48,7 @@ class Network:
         self.layers = (layers,) if isinstance(layers, str) else tuple(layers)
         self.pool = pool
         self.batch_size = batch_size
+        self.form: Form = {}
         known = [name for name, _ in module.named_modules() if name]
         if unknown := [name for name in self.layers if name != PENULTIMATE and name not in known]:
             raise InputError(
@@ -110,6 +112,7 @@ class Network:
             for raw, labels in progress(batches, "observing", len(batches)):
                 inputs = self.embed(raw)
                 logits, features = self._forward(inputs, self.layers)
+                self.form = self.form or form_of(raw)
                 parts = {("logits", ""): logits} | {("features", name): row for name, row in features.items()}
                 if labels is not None:
                     parts["labels", ""] = labels
@@ -175,6 +178,10 @@ class Network:
     def embeds(self) -> bool:
         """Whether inputs change their form before they can be differentiated."""
         return type(self).embed is not Network.embed
+
+    def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
+        """The forward pass as an ONNX graph; `example` says shapes and types, its rows are free."""
+        return traced_network(self, example, layers)
 
     @property
     def fingerprint(self) -> str:

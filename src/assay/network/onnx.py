@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError, MissingExtraError
+from assay.network.graph import NetworkGraph
 from assay.network.inputs import length
 from assay.network.network import Network
 from assay.network.onnx_graph import OnnxGraph
@@ -55,24 +56,33 @@ class OnnxNetwork(Network):
         pool: Pool | Mapping[str, Pool] | None = None,
         batch_size: int = 256,
     ) -> None:
-        self.graph = OnnxGraph(path)
-        self.logits = self.graph.logits(logits)
+        self.file = OnnxGraph(path)
+        self.logits = self.file.logits(logits)
         asked = (layers,) if isinstance(layers, str) else tuple(layers)
         self.tensors = {
-            name: self.graph.penultimate(self.logits) if name == PENULTIMATE else self.graph.tensor(name)
+            name: self.file.penultimate(self.logits) if name == PENULTIMATE else self.file.tensor(name)
             for name in asked
         }
-        session = OnnxSession(self.graph, [self.logits, *self.tensors.values()])
+        session = OnnxSession(self.file, [self.logits, *self.tensors.values()])
         super().__init__(session, (), pool=pool, batch_size=batch_size)
         self.layers = asked
+
+    def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
+        """The file's graph, whose layers are pooled where the guard reads them."""
+        outputs = self._run(example)
+        shown = {"": outputs[self.logits]} | {name: outputs[self.tensors[name]] for name in layers}
+        tensors = {name: self.tensors[name] for name in layers}
+        return NetworkGraph(
+            self.file.whole(), list(self.module.takes), self.logits, tensors, shown, self._read
+        )
 
     @property
     def fingerprint(self) -> str:
         """A hash of the graph and its weights, by which fitted monitors know their network."""
-        return self.graph.fingerprint
+        return self.file.fingerprint
 
     def __repr__(self) -> str:
-        return f"Network.from_onnx({str(self.graph.path)!r}, layers={self.layers})"
+        return f"Network.from_onnx({str(self.file.path)!r}, layers={self.layers})"
 
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         outputs = self._run(inputs)
@@ -80,15 +90,17 @@ class OnnxNetwork(Network):
         rows = length(inputs)
         if logits.ndim != 2 or logits.shape[1] < 2 or len(logits) != rows:
             raise InputError(
-                f"{self.graph.path}: expected logits of shape ({rows}, classes) in {self.logits!r}, "
-                f"got {tuple(logits.shape)}; pass logits= with another output of {self.graph.outputs}"
+                f"{self.file.path}: expected logits of shape ({rows}, classes) in {self.logits!r}, "
+                f"got {tuple(logits.shape)}; pass logits= with another output of {self.file.outputs}"
             )
-        mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-        pools = self.pool if isinstance(self.pool, Mapping) else dict.fromkeys(layers, self.pool)
-        features = {
-            name: pooled(outputs[self.tensors[name]], None, pools.get(name), mask).float() for name in layers
-        }
+        features = {name: self._read(name, outputs[self.tensors[name]], inputs) for name in layers}
         return logits.float(), features
+
+    def _read(self, name: str, output: Tensor, inputs: Inputs) -> Tensor:
+        """One row of features per input from what a layer put out."""
+        mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+        pool = self.pool.get(name) if isinstance(self.pool, Mapping) else self.pool
+        return pooled(output, None, pool, mask).float()
 
 
 class OnnxSession(nn.Module):

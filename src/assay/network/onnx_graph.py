@@ -76,6 +76,13 @@ class OnnxGraph:
         content: bytes = model.SerializeToString()
         return content
 
+    def whole(self) -> Any:
+        """The model with all its weights, also those kept in files of their own."""
+        import onnx
+
+        self._weight_files  # noqa: B018  # missing ones are said
+        return onnx.load(str(self.path))
+
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the graph and of the files that hold its weights."""

@@ -3,13 +3,14 @@
 import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from assay.engine import progress
+from assay.engine import checked_engine, mapped, progress
 from assay.errors import InputError
 from assay.omniinput import assembly
 from assay.omniinput.checkpoint import Keeper, Run
@@ -23,6 +24,7 @@ from assay.omniinput.kernels.suffix import LanguageProblem, Suffix
 from assay.omniinput.language import CausalLM
 from assay.omniinput.multicanonical import Multicanonical
 from assay.omniinput.plan import DEFAULT_BINS, Budget, Plan
+from assay.omniinput.pooling import pooled
 from assay.omniinput.problem import OutputFunction, Problem, SamplingError
 from assay.omniinput.space import InputSpace
 from assay.omniinput.tempering import Tempering
@@ -51,6 +53,8 @@ def sample_outputs(
     decode: Callable[[list[int]], str] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
+    ladders: int = 1,
+    engine: str = "here",
 ) -> OutputDistribution:
     """How many of all possible inputs the model maps to each output value (paper section 2.1).
 
@@ -70,7 +74,22 @@ def sample_outputs(
     budget), the error's `partial` holds the distribution so far. The paper samples by tempering with
     single-site moves and reweights on the reported bins, which is biased; docs/papers/omniinput.md has the
     differences. Time is that of the model plus little: replicas of all ensembles share each model call.
+
+    With ladders > 1, as many independent runs share the budget, each with seeds of its own, and are joined by
+    the precision of each in each bin; they need bins. `engine` says where they run: "here", one after the
+    other, in local "processes", or on a "ray" cluster. The result depends on seed and ladders, not on the
+    engine (with `seconds` on how fast machines are). More ladders adapt more often, so each needs enough.
     """
+    if _at_least(1, "ladders", ladders) > 1:
+        options = {
+            "bins": bins, "sampler": sampler, "kernel": kernel, "relaxed": relaxed, "ensembles": ensembles,
+            "replicas": replicas, "swap_every": swap_every, "keep": keep, "decode": decode,
+            "checkpoint_every": checkpoint_every,
+        }  # fmt: skip
+        parts = Ladders(budget, seconds, seed, checkpoint, ladders).parts()
+        return _joined(partial(_part, output_fn, space, options), parts, engine, bins)
+    if checked_engine(engine) != "here":
+        raise InputError(f"expected at least 2 ladders to run on {engine!r}, got 1; pass ladders=4, say")
     lm = output_fn if isinstance(output_fn, CausalLM) else None
     where = _checked_space(lm, space)
     plan = Plan(
@@ -90,6 +109,47 @@ def sample_outputs(
         dist, output_name="output" if lm is None else "negative log-likelihood (nats)"
     )
     return named if decode is None else _with_texts(named, decode)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ladders:
+    """What independent runs share; `seconds` are those of all together."""
+
+    budget: int | None
+    seconds: float | None
+    seed: int
+    checkpoint: str | os.PathLike[str] | None
+    count: int
+
+    def parts(self) -> list[dict[str, Any]]:
+        """What each run has of its own."""
+        if self.budget is None and self.seconds is None:
+            return dataclasses.replace(self, budget=DEFAULT_BUDGET).parts()
+        seeds = np.random.SeedSequence(self.seed).generate_state(self.count)
+        return [
+            {
+                "budget": None if self.budget is None else max(1, self.budget // self.count),
+                "seconds": None if self.seconds is None else self.seconds / self.count,
+                "seed": int(seed),
+                "checkpoint": None if self.checkpoint is None else f"{self.checkpoint}.{number}",
+            }
+            for number, seed in enumerate(seeds)
+        ]
+
+
+def _part(output_fn: Any, space: InputSpace | None, options: dict[str, Any], part: dict[str, Any]) -> Any:
+    return sample_outputs(output_fn, space, **options, **part)
+
+
+def _joined(
+    sample: Callable[[dict[str, Any]], Any], parts: list[dict[str, Any]], engine: str, bins: Any
+) -> OutputDistribution:
+    if _edges(bins) is None:
+        raise InputError(
+            f"expected edges of bins for {len(parts)} independent ladders, which must agree on them, got "
+            f"bins={bins!r}; give, for example, numpy.linspace(0, 100, 41)"
+        )
+    return pooled(list(mapped(sample, parts, engine, description="ladders", total=len(parts))))
 
 
 def _finished(run: Run, keeper: Keeper) -> OutputDistribution:

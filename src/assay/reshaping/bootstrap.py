@@ -11,16 +11,19 @@ leans towards the old test set. The same regression says by how much, and interv
 it is and the estimate with that lean taken out.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.stats import beta
 from torch import Tensor
 
+from assay.engine import mapped
 from assay.reshaping.patterns import Floats, Patterns
 
 BUDGET = 2e8  # draws in all; large sets need fewer replicates, their intervals being narrow
 FEWEST = 100
+TOGETHER = 50  # replicates per job, whatever the engine: each job has random numbers of its own
 
 
 def bootstrap_ratio(
@@ -31,6 +34,7 @@ def bootstrap_ratio(
     operational: int,
     replicates: int,
     rng: np.random.Generator,
+    engine: str = "here",
 ) -> Floats:
     """Replicates of a ratio of sums, within [0, 1]; every second one has the lean taken out.
 
@@ -48,11 +52,9 @@ def bootstrap_ratio(
     rest = influence - explained
     lean = float(fit @ portions) - float(explained.mean())
     replicates = int(min(replicates, max(FEWEST, BUDGET // (len(rest) + operational))))
-    draws = np.empty(replicates)
-    for index in range(replicates):
-        from_test = rest[rng.integers(0, len(rest), len(rest))].mean()
-        from_operation = explained[rng.integers(0, len(rest), operational)].mean()
-        draws[index] = value + from_test + from_operation - float(explained.mean()) + lean * (index % 2)
+    draw = partial(_ratio_draws, rest, explained, operational)
+    moved = np.concatenate(list(mapped(draw, _shares(replicates, rng), engine, description="resampling")))
+    draws = value + moved - float(explained.mean()) + lean * (np.arange(replicates) % 2)
     return np.clip(draws, 0.0, 1.0)
 
 
@@ -65,19 +67,61 @@ def bootstrap_function(
     operational: int,
     replicates: int,
     rng: np.random.Generator,
+    engine: str = "here",
 ) -> Floats:
     """Replicates of any function: points are drawn anew, tilted by one regression step to redrawn counts.
 
     Every second one has the lean taken out.
     """
     points = patterns.points
-    inverse = np.linalg.inv(_regularised(patterns))
+    inverse = np.asarray(np.linalg.inv(_regularised(patterns)), np.float64)
     counts = patterns.totals()
     lean = points * portions - counts
-    draws = np.empty(replicates)
-    for index in range(replicates):
+    draw = partial(
+        _function_draws, patterns, labels, predictions, indicator, inverse, counts, lean, operational
+    )
+    return np.concatenate(list(mapped(draw, _shares(replicates, rng), engine, description="resampling")))
+
+
+Share = tuple[int, int, np.random.Generator]
+"""First replicate, number of replicates, and their own random numbers."""
+
+
+def _shares(replicates: int, rng: np.random.Generator) -> list[Share]:
+    """Replicates in parts that any engine may run in any order."""
+    starts = range(0, replicates, TOGETHER)
+    return [
+        (start, min(TOGETHER, replicates - start), own)
+        for start, own in zip(starts, rng.spawn(len(starts)), strict=True)
+    ]
+
+
+def _ratio_draws(rest: Floats, explained: Floats, operational: int, share: Share) -> Floats:
+    _, count, rng = share
+    draws = np.empty(count)
+    for index in range(count):
+        from_test = rest[rng.integers(0, len(rest), len(rest))].mean()
+        draws[index] = from_test + explained[rng.integers(0, len(rest), operational)].mean()
+    return draws
+
+
+def _function_draws(
+    patterns: Patterns,
+    labels: Tensor,
+    predictions: Tensor,
+    indicator: Any,
+    inverse: Floats,
+    counts: Floats,
+    lean: Floats,
+    operational: int,
+    share: Share,
+) -> Floats:
+    first, count, rng = share
+    points = patterns.points
+    draws = np.empty(count)
+    for index in range(count):
         seen = np.bincount(rng.integers(0, points, operational), minlength=points) / operational
-        tilt = inverse @ (points * patterns.totals(seen) - counts + lean * (index % 2))
+        tilt = inverse @ (points * patterns.totals(seen) - counts + lean * ((first + index) % 2))
         weights = np.maximum(1.0 + patterns.prices(tilt), 0.0)
         rows = rng.choice(points, points, p=weights / weights.sum())
         draws[index] = float(indicator(labels[rows], predictions[rows]))

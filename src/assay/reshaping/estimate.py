@@ -126,6 +126,7 @@ def estimated(
     replicates: int,
     seed: int,
     time_limit: float,
+    engine: str = "here",
 ) -> Estimate:
     """All of it; see `Estimate`."""
     rng = np.random.default_rng(seed)
@@ -141,7 +142,9 @@ def estimated(
         if not denominator[mask].any():
             raise InputError(f"expected kept points that count for the {indicator.name}, got none")
         value = float(numerator[mask].sum() / denominator[mask].sum())
-        draws = bootstrap_ratio(chosen, numerator[mask], denominator[mask], portions, total, replicates, rng)
+        draws = bootstrap_ratio(
+            chosen, numerator[mask], denominator[mask], portions, total, replicates, rng, engine
+        )
         weighted = float(per_point @ numerator / (per_point @ denominator))
         unshaped = float(numerator.sum() / denominator.sum())
         span = indicator_range(table.patterns, problem, numerator, denominator, time_limit)
@@ -149,7 +152,15 @@ def estimated(
         value = float(indicator(labels[mask], predictions[mask]))
         unshaped = float(indicator(labels, predictions))
         draws = bootstrap_function(
-            chosen, labels[mask], predictions[mask], indicator, portions, total, min(replicates, 200), rng
+            chosen,
+            labels[mask],
+            predictions[mask],
+            indicator,
+            portions,
+            total,
+            min(replicates, 200),
+            rng,
+            engine,
         )
         weighted = _weighted_function(labels, predictions, per_point, indicator, rng)
     tail = (1 - confidence) / 2

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from assay.engine import checked_engine
 from assay.errors import AssayError, InputError
 from assay.network import Network
 from assay.reshaping import certificate
@@ -82,11 +83,14 @@ class Reshaping:
         replicates: int = 1000,
         seed: int = 0,
         time_limit: float = 300.0,
+        engine: str = "here",
     ) -> Estimate:
         """The indicator out there, with all that these histograms can say about it; see `Estimate`.
 
         `indicator` is `assay.accuracy`, `assay.recall(label)`, or any function of (labels, predictions).
+        `engine` says where resampling runs: "here", "processes" or "ray", with the same result.
         """
+        checked_engine(engine)
         if self.labels is None:
             raise InputError("expected a test Trace with labels to estimate from, got one without")
         if not 0 < confidence < 1 or replicates < 2:
@@ -106,6 +110,7 @@ class Reshaping:
             replicates=replicates,
             seed=seed,
             time_limit=time_limit,
+            engine=engine,
         )
 
     @cached_property

@@ -1,6 +1,9 @@
 """Guard: a network and its monitor as one system that cancels predictions it doubts."""
 
+import hashlib
+import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -116,7 +119,7 @@ class Guard:
 
     def __call__(self, inputs: Any) -> Verdict:
         """Predict and judge: a batch of one or of many, on the module's device."""
-        self._decided_threshold()  # before any work is done
+        self.decided_threshold()  # before any work is done
         return self.judge(self.observe(inputs))
 
     def observe(self, inputs: Any) -> Trace:
@@ -126,7 +129,7 @@ class Guard:
 
     def judge(self, trace: Trace) -> Verdict:
         """The monitor's part of a call: scores and alarms for what the network did."""
-        threshold = self._decided_threshold()
+        threshold = self.decided_threshold()
         scores, predictions = self.scores(trace), trace.predictions
         if threshold.ndim == 1:
             threshold = threshold[predictions]
@@ -144,6 +147,25 @@ class Guard:
             scores[finite] = self.monitor.score(trace[finite])
         return scores
 
+    def export(self, path: str | os.PathLike[str], example: Any = None, *, features: bool = False) -> None:
+        """Write network and monitor to `path` as one ONNX graph: inputs in; logits, score and alarm out.
+
+        It runs in onnxruntime without torch (`assay.OnnxGuard` reads it back). Scores agree to 1e-4, relative
+        above 1; alarms agree wherever a score is that far from the threshold; what is not finite is an alarm.
+        Shapes and types of inputs are those of `example`, else of what the network last observed; the number
+        of rows is free. With `features` the network's layers are outputs as well, for histograms on a device.
+        A monitor that is no function of logits, features and inputs (gradients, further passes) is refused.
+        """
+        from assay.guard.export import write_graph
+
+        write_graph(self, path, example, features)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of network, monitor settings and threshold, by which counts know their guard; an exported
+        guard keeps it."""
+        return fingerprint_of(self.network.fingerprint, repr(self.monitor), self.decided_threshold().tolist())
+
     def state(self) -> dict[str, Any]:
         return vars(self)
 
@@ -156,7 +178,8 @@ class Guard:
     def __repr__(self) -> str:
         return f"Guard({self.network!r}, {self.monitor!r}, threshold={self.threshold})"
 
-    def _decided_threshold(self) -> Tensor:
+    def decided_threshold(self) -> Tensor:
+        """The threshold; a clear error where there is none yet."""
         if self.threshold is None:
             raise NotFittedError(
                 "expected a calibrated guard, got one without threshold; call calibrate(trace) first"
@@ -176,7 +199,11 @@ class Guard:
         )
         pooled = ~torch.isfinite(thresholds)
         self.calibration["pooled_classes"] = pooled.nonzero().flatten().tolist()
-        self.threshold = torch.where(pooled, self._decided_threshold(), thresholds)
+        self.threshold = torch.where(pooled, self.decided_threshold(), thresholds)
+
+
+def fingerprint_of(network: str, monitor: str, threshold: float | list[float]) -> str:
+    return hashlib.blake2b(json.dumps([network, monitor, threshold]).encode(), digest_size=16).hexdigest()
 
 
 def _conformal_threshold(scores: Tensor, rate: float, confidence: float | None) -> float:

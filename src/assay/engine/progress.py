@@ -1,4 +1,4 @@
-"""Where long loops run: progress for a person at a terminal, silence elsewhere."""
+"""Progress for a person at a terminal, silence elsewhere."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sized

@@ -1,0 +1,58 @@
+"""`assay merge`: what many devices counted, added up."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay.errors import InputError
+
+
+def merge(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Saved Histograms, counts kept by a service or a Watch, or PredictionCounts."),
+    ],
+    output: Annotated[Path, typer.Option(help="Where the sum goes.")] = Path("merged.safetensors"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+) -> None:
+    """Add up the histograms of many devices into one; one file is held at a time.
+
+    The result is a Histogram for `assay reshape`; of PredictionCounts it is PredictionCounts.
+
+    Exit status: 0 fine, 2 wrong use (a file that is damaged, or counts something else, is named).
+
+    Example: `assay merge device-*.safetensors --output fleet.safetensors`
+    """
+    import assay
+
+    total: Any = None
+    for path in files:
+        counted = _counted(path)
+        try:
+            total = counted if total is None else total + counted
+        except (InputError, TypeError) as error:
+            raise InputError(f"{path} does not add up with the files before it: {error}") from error
+    assay.save(total, output)
+    rows = total.total if isinstance(total, assay.Histogram) else total.rows
+    facts = {"files": len(files), "kind": type(total).__name__, "inputs": rows, "output": str(output)}
+    if as_json:
+        print(json.dumps(facts))
+        return
+    print(f"{rows:,} inputs of {len(files):,} files, saved to {output}")
+
+
+def _counted(path: Path) -> Any:
+    """What can be added: the file's object, or the histogram in it."""
+    import assay
+    from assay.operation import WatchRecord
+    from assay.volatility import PredictionCounts
+
+    found = assay.load(path)
+    if isinstance(found, WatchRecord):
+        found = found.histogram
+    if not isinstance(found, assay.Histogram | PredictionCounts):
+        held = "no histogram" if found is None else f"a {type(found).__name__}"
+        raise InputError(f"expected a Histogram in {path}, got {held}; save one with assay.save")
+    return found

@@ -1,0 +1,6 @@
+"""Where long loops run: this process, local processes, or the machines of a Ray cluster."""
+
+from assay.engine.mapping import ENGINES, checked_engine, mapped
+from assay.engine.progress import progress
+
+__all__ = ["ENGINES", "checked_engine", "mapped", "progress"]

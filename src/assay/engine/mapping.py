@@ -1,0 +1,174 @@
+"""One function over many jobs, in order, on any engine. Results do not depend on the engine.
+
+A function must be pure: what it returns follows from the job alone, whose random numbers come from a seed in
+it. That is all that retries need: a job whose worker was killed is run again, and the result is the same.
+"""
+
+import importlib.util
+import multiprocessing
+import os
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+import torch
+
+from assay.engine.progress import progress
+from assay.errors import InputError, MissingExtraError
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+ENGINES = ("here", "processes", "ray")
+
+RETRIES = 3
+"""How often a job whose worker died is run again."""
+
+AHEAD = 2
+"""Jobs handed out per worker before the first result is taken: keeps workers busy and memory bounded."""
+
+_TOO_OFTEN = "expected workers that live, but one died {} times on the same job; is there enough memory?"
+
+
+def checked_engine(engine: str) -> str:
+    """The engine's name; a clear error before any work where there is no such engine."""
+    if engine not in ENGINES:
+        raise InputError(f"expected engine to be one of {list(ENGINES)}, got {engine!r}")
+    if engine == "ray" and importlib.util.find_spec("ray") is None:
+        raise MissingExtraError("ray", "ray")
+    return engine
+
+
+def mapped(
+    function: Callable[[Job], Result],
+    jobs: Iterable[Job],
+    engine: str = "here",
+    *,
+    description: str = "working",
+    total: int | None = None,
+) -> Iterator[Result]:
+    """function(job) for every job, in the order of the jobs.
+
+    "here" calls it in this process; "processes" in as many processes as there are cores, on this machine;
+    "ray" on the Ray cluster that this process is connected to (RAY_ADDRESS says which), else on one started
+    here. The function and the jobs travel as pickles for the two latter, and every worker computes with as
+    many threads as this process does, so that sums come out the same.
+    """
+    run = {"here": _here, "processes": _processes, "ray": _ray}[checked_engine(engine)]
+    yield from progress(run(function, jobs), description, total)
+
+
+def _here(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
+    yield from map(function, jobs)
+
+
+def _processes(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
+    """A window of jobs over a pool; a pool that broke is made anew and the jobs in it run again."""
+    workers = _cores()
+    content = _pickled(function)
+    waiting: deque[tuple[bytes, Future[Any]]] = deque()
+    pool = _pool(workers, content)
+    coming = iter(jobs)
+    broken = 0
+    try:
+        while True:
+            for job in _some(coming, AHEAD * workers - len(waiting)):
+                packed = _pickled(job)
+                waiting.append((packed, pool.submit(_worked, packed)))
+            if not waiting:
+                return
+            try:
+                result = waiting[0][1].result()
+            except BrokenProcessPool as error:
+                broken += 1
+                if broken > RETRIES:
+                    raise InputError(_TOO_OFTEN.format(broken)) from error
+                pool.shutdown(wait=False)
+                pool = _pool(workers, content)
+                waiting = deque((packed, pool.submit(_worked, packed)) for packed, _ in waiting)
+                continue
+            waiting.popleft()
+            broken = 0
+            yield result
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ray(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
+    """Ray schedules and retries; here only a window of jobs is kept."""
+    import ray
+
+    if not ray.is_initialized():
+        # Without a cluster to join, one for this process alone, which no other machine can reach.
+        alone = {} if "RAY_ADDRESS" in os.environ else {"_node_ip_address": "127.0.0.1"}
+        ray.init(include_dashboard=False, log_to_driver=False, configure_logging=False, **alone)
+    run = ray.remote(_threaded).options(max_retries=RETRIES, num_cpus=1)
+    shared, threads = ray.put(function), torch.get_num_threads()
+    workers = int(ray.cluster_resources().get("CPU", 1))
+    coming, waiting = iter(jobs), deque[Any]()
+    while True:
+        waiting.extend(
+            run.remote(shared, job, threads) for job in _some(coming, AHEAD * workers - len(waiting))
+        )
+        if not waiting:
+            return
+        try:
+            result = ray.get(waiting.popleft())
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error  # the function's own error, as on any other engine
+        yield result
+
+
+def _threaded(function: Callable[[Job], Result], job: Job, threads: int) -> Result:
+    torch.set_num_threads(threads)
+    return function(job)
+
+
+_function: Callable[[Any], Any] | None = None
+
+
+def _pool(workers: int, content: bytes) -> ProcessPoolExecutor:
+    # A server that has imported torch once makes workers in milliseconds; plain forks of a process that has
+    # computed with several threads may hang.
+    kinds = multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("forkserver" if "forkserver" in kinds else "spawn")
+    if "forkserver" in kinds:
+        context.set_forkserver_preload(["torch", "pandas", "scipy.stats", "scipy.optimize"])
+    return ProcessPoolExecutor(workers, context, _prepared, (content, torch.get_num_threads()))
+
+
+def _prepared(content: bytes, threads: int) -> None:
+    """In a worker: the function comes once, not with every job."""
+    global _function
+    torch.set_num_threads(threads)
+    _function = pickle.loads(content)
+
+
+def _worked(job: bytes) -> Any:
+    assert _function is not None
+    return _function(pickle.loads(job))
+
+
+def _pickled(value: Any) -> bytes:
+    try:
+        return pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InputError(
+            f"expected functions and data that can be sent to other processes, got some that cannot "
+            f"({error}); define functions at the top of a module, or use engine='here'"
+        ) from error
+
+
+def _some(jobs: Iterator[Job], count: int) -> Iterator[Job]:
+    for _ in range(count):
+        try:
+            yield next(jobs)
+        except StopIteration:
+            return
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,263 @@
+"""A guard as one ONNX graph: inputs in; logits, score and alarm out, without torch.
+
+The network's graph and the monitor's, joined by name. The monitor's is what a tracer sees of `Monitor.score`,
+so there is one formula per monitor; a monitor whose score is not made of tensor operations says why in
+`Monitor.obstacle`.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from assay.errors import InputError
+from assay.network import length, rows, zeros_of
+from assay.network.graph import NEWEST, OPSET, NetworkGraph, traced
+from assay.storage import write_whole
+from assay.trace import Inputs, Trace
+from assay.version import VERSION as ASSAY_VERSION
+
+if TYPE_CHECKING:
+    from assay.guard.guard import Guard
+
+VERSION = 1
+"""Of the names of outputs and metadata."""
+
+OUTPUTS = ("logits", "score", "alarm")
+FEATURES = "features/"
+METADATA = "assay"
+TRIED = 3
+"""Rows on which a fresh file is compared with the guard; any number would do but the two it was traced on."""
+
+
+def write_graph(
+    guard: "Guard", path: str | os.PathLike[str], example: Any = None, features: bool = False
+) -> None:
+    """Write `guard` to `path` as ONNX, whole or not at all, after comparing both on a few rows."""
+    from assay.guard.onnx import OnnxGuard
+
+    _check(guard)
+    inputs = _example(guard, example)
+    network = guard.network.graph(_repeated(inputs, 2), _layers(guard, features))
+    judge = _judge(guard, network, _repeated(inputs, 2), features)
+    model = joined(network, judge, [f"{FEATURES}{layer}" for layer in network.layers] if features else [])
+    _describe(model, guard)
+    content = _serialised(model)
+
+    def write(temporary: str) -> None:
+        Path(temporary).write_bytes(content)
+        _compare(guard, OnnxGuard(temporary), _repeated(inputs, TRIED))
+
+    write_whole(path, write)
+
+
+class Judge(nn.Module):
+    """Logits, layers and inputs to score and alarm, for a tracer."""
+
+    def __init__(self, guard: "Guard", network: NetworkGraph, inputs: Sequence[str], tells: bool) -> None:
+        super().__init__()
+        self.guard = guard
+        self.network = network
+        self.names = list(network.layers)
+        self.inputs = inputs
+        self.tells = tells
+
+    def forward(self, logits: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+        layers, given = parts[: len(self.names)], parts[len(self.names) :]
+        inputs: Inputs = given[0] if self.inputs == [""] else dict(zip(self.inputs, given, strict=True))
+        features = {
+            name: self.network.read(name, part, inputs) for name, part in zip(self.names, layers, strict=True)
+        }
+        trace = Trace(logits.float(), features, inputs=inputs)
+        score = self.guard.monitor.score(trace)
+        # Zero times what is not finite is NaN: no row passes of which anything is not.
+        watched = [logits, *(features[name] for name in self.guard.monitor.layers), *given]
+        for part in watched:
+            if part.is_floating_point():
+                score = score + (part.flatten(1) * 0).sum(dim=1).double()
+        return score, ~self._passes(score, trace), *(features.values() if self.tells else ())
+
+    def _passes(self, score: Tensor, trace: Trace) -> Tensor:
+        threshold = self.guard.decided_threshold()
+        if threshold.ndim == 1:
+            threshold = threshold[trace.predictions]
+        # Comparisons with NaN are false, and so is the second one for infinity under an infinite threshold.
+        return (score <= threshold) & (score.abs() <= torch.finfo(torch.float64).max)
+
+
+def joined(network: NetworkGraph, judge: Any, kept: Sequence[str]) -> Any:
+    """One model: the judge's inputs are tensors of the network, all its other names are its own.
+
+    `kept` are outputs of the judge besides score and alarm.
+    """
+    import onnx
+
+    model = onnx.ModelProto()
+    model.CopyFrom(network.model)
+    graph = model.graph
+    taken = _names(graph) & {*OUTPUTS, *kept} - ({"logits"} if network.logits == "logits" else set())
+    moved = {name: f"network/{name}" for name in taken}
+    _rename(graph, moved)
+    del graph.output[:]
+    places = {"logits": network.logits}
+    places |= {f"layer/{name}": tensor for name, tensor in network.layers.items()}
+    places |= {f"input/{number}": name for number, name in enumerate(network.inputs)}
+    places = {name: moved.get(place, place) for name, place in places.items()}
+    places |= {name: name for name in ("score", "alarm", *kept)}
+    judged = judge.graph
+    _rename(judged, {name: places.get(name, f"guard/{name}") for name in _names(judged)})
+    for node in judged.node:
+        node.name = f"guard/{node.name}"
+    graph.node.extend(judged.node)
+    graph.initializer.extend(judged.initializer)
+    if network.logits != "logits":
+        graph.node.append(onnx.helper.make_node("Identity", [places["logits"]], ["logits"], name="logits"))
+    outputs = {entry.name: entry for entry in judged.output}
+    shown = network.shown[""].numpy()
+    kind = onnx.helper.np_dtype_to_tensor_dtype(shown.dtype)
+    logits = onnx.helper.make_tensor_value_info("logits", kind, ["rows", shown.shape[1]])
+    graph.output.extend([logits, *(outputs[name] for name in ("score", "alarm", *kept))])
+    model.ir_version = max(model.ir_version, judge.ir_version)
+    return model
+
+
+def _check(guard: "Guard") -> None:
+    guard.decided_threshold()
+    if guard.monitor.obstacle:
+        raise InputError(
+            f"expected a monitor that is a function of logits, features and inputs, got "
+            f"{type(guard.monitor).__name__}: {guard.monitor.obstacle}; export a guard with another monitor"
+        )
+    if guard.monitor.needs_inputs and guard.network.embeds:
+        raise InputError(
+            f"expected a monitor that reads logits or features, got {type(guard.monitor).__name__}, which "
+            "reads embedded inputs; export a guard with another monitor"
+        )
+
+
+def _example(guard: "Guard", example: Any) -> Inputs:
+    if example is not None:
+        inputs = guard.network.encode(example)
+        if not length(inputs):
+            raise InputError("expected at least one row as the example, got none; pass inputs[:1]")
+        return inputs
+    if not guard.network.form:
+        raise InputError(
+            "expected a network that has seen inputs, whose form the graph needs, got one that has not; "
+            "pass export(path, example=inputs[:1])"
+        )
+    return zeros_of(guard.network.form, 1)
+
+
+def _repeated(inputs: Inputs, count: int) -> Inputs:
+    return rows(inputs, torch.arange(count) % length(inputs))
+
+
+def _layers(guard: "Guard", features: bool) -> tuple[str, ...]:
+    return guard.network.layers if features else guard.monitor.layers
+
+
+def _judge(guard: "Guard", network: NetworkGraph, example: Inputs, features: bool) -> Any:
+    given = {"": example} if isinstance(example, Tensor) else dict(example)
+    layers = list(network.layers)
+    module = Judge(guard, network, list(given), features)
+    inputs = ["logits", *(f"layer/{name}" for name in layers), *(f"input/{n}" for n in range(len(given)))]
+    outputs = ["score", "alarm", *(f"{FEATURES}{name}" for name in layers if features)]
+    opset = network.opset if OPSET <= network.opset <= NEWEST else NEWEST
+    arguments = [network.shown[""], *(network.shown[name] for name in layers), *given.values()]
+    try:
+        model = traced(module, arguments, inputs, outputs, opset)
+    except (torch.onnx.errors.OnnxExporterError, RuntimeError) as error:
+        raise InputError(
+            f"expected a monitor made of tensor operations, got {type(guard.monitor).__name__} "
+            f"({str(error).splitlines()[0]:.200}); say `_traced_score` in it, or export another monitor"
+        ) from error
+    return _at_opset(network, model)
+
+
+def _at_opset(network: NetworkGraph, judge: Any) -> Any:
+    """Both graphs at one opset; the older one is brought up."""
+    from onnx import version_converter
+
+    theirs, ours = network.opset, judge.opset_import[0].version
+    if theirs < ours:
+        network.model.CopyFrom(version_converter.convert_version(network.model, ours))
+    return version_converter.convert_version(judge, theirs) if theirs > ours else judge
+
+
+def _describe(model: Any, guard: "Guard") -> None:
+    """What a reader of the file needs to know of the guard, as metadata."""
+    import onnx
+
+    facts = {
+        "version": VERSION,
+        "assay_version": ASSAY_VERSION,
+        "monitor": repr(guard.monitor),
+        "threshold": guard.decided_threshold().tolist(),
+        "calibration": guard.calibration,
+        "layers": list(guard.monitor.layers),
+        "network": guard.network.fingerprint,
+    }
+    held = {entry.key: entry.value for entry in model.metadata_props}
+    onnx.helper.set_model_props(model, held | {METADATA: json.dumps(facts)})
+    model.producer_name, model.producer_version = "assay", ASSAY_VERSION
+
+
+def _serialised(model: Any) -> bytes:
+    import onnx
+    from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
+
+    try:
+        onnx.checker.check_model(model)
+        content: bytes = model.SerializeToString()
+    except (onnx.checker.ValidationError, EncodeError, ValueError) as error:
+        raise InputError(
+            f"expected a network whose graph ONNX allows in one file (2 GB), got one it refuses ({error}); "
+            "guard a smaller network"
+        ) from error
+    return content
+
+
+def _compare(guard: "Guard", written: Any, inputs: Inputs) -> None:
+    """A graph that does not say what the guard says is not written."""
+    ours, theirs = guard(inputs).scores, written(inputs).scores
+    close = torch.isclose(ours, theirs, rtol=1e-4, atol=1e-4, equal_nan=True)
+    if not close.all():
+        row = int((~close).nonzero()[0])
+        raise InputError(
+            f"expected the graph to score as {type(guard.monitor).__name__} does, got {float(theirs[row]):g} "
+            f"instead of {float(ours[row]):g}; say `_traced_score` in the monitor, or pass a usual example"
+        )
+
+
+def _names(graph: Any) -> set[str]:
+    """Every tensor's name."""
+    found = {entry.name for part in (graph.input, graph.output, graph.initializer) for entry in part}
+    for node in graph.node:
+        found.update(node.input, node.output)
+        for inner in _inner(node):
+            found |= _names(inner)
+    return found - {""}
+
+
+def _rename(graph: Any, names: Mapping[str, str]) -> None:
+    for part in (graph.input, graph.output, graph.initializer, graph.value_info):
+        for entry in part:
+            entry.name = names.get(entry.name, entry.name)
+    for node in graph.node:
+        for tensors in (node.input, node.output):
+            for place, name in enumerate(tensors):
+                tensors[place] = names.get(name, name)
+        for inner in _inner(node):
+            _rename(inner, names)
+
+
+def _inner(node: Any) -> Iterator[Any]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs

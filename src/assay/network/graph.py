@@ -1,0 +1,125 @@
+"""A network's forward pass as an ONNX graph with its logits and features by name."""
+
+import io
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from assay.errors import InputError, MissingExtraError
+from assay.trace import Inputs
+
+if TYPE_CHECKING:
+    from assay.network.network import Network
+
+OPSET = 17
+"""Of the graphs made here; those of files keep their own."""
+
+NEWEST = 20
+"""The newest opset that the tracing exporter writes."""
+
+Forward = Callable[[Inputs, Sequence[str]], tuple[Tensor, dict[str, Tensor]]]
+Read = Callable[[str, Tensor, Inputs], Tensor]
+
+
+@dataclass(frozen=True)
+class NetworkGraph:
+    """A model and which of its tensors are inputs, logits and layers.
+
+    `shown` holds the logits (under "") and the layers as they are for the example; `read` makes one row of
+    features per input of a layer's tensor, in torch.
+    """
+
+    model: Any
+    inputs: list[str]
+    logits: str
+    layers: dict[str, str]
+    shown: dict[str, Tensor]
+    read: Read
+
+    @property
+    def opset(self) -> int:
+        return next(
+            int(entry.version) for entry in self.model.opset_import if entry.domain in ("", "ai.onnx")
+        )
+
+
+def traced_network(
+    network: "Network", example: Inputs, layers: Sequence[str], forward: Forward | None = None
+) -> NetworkGraph:
+    """By running the module once on the example; features are pooled inside the graph."""
+    names = [""] if isinstance(example, Tensor) else list(example)
+    tensors = [example] if isinstance(example, Tensor) else list(example.values())
+
+    class Observed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = network.module
+
+        def forward(self, *parts: Tensor) -> tuple[Tensor, ...]:
+            inputs = parts[0] if names == [""] else dict(zip(names, parts, strict=True))
+            logits, features = (forward or network._forward)(inputs, layers)
+            return logits, *features.values()
+
+    inputs = [name or "inputs" for name in names]
+    outputs = ["logits", *(f"features/{layer}" for layer in layers)]
+    with torch.no_grad():
+        shown = dict(zip(["", *layers], Observed()(*tensors), strict=True))
+    try:
+        model = traced(Observed(), tensors, inputs, outputs)
+    except (torch.onnx.errors.OnnxExporterError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"expected a module that torch.onnx can trace, got {type(network.module).__name__} "
+            f"({str(error).splitlines()[0]:.200}); export it by other means and guard Network.from_onnx(path)"
+        ) from error
+    layer_names = dict(zip(layers, outputs[1:], strict=True))
+    return NetworkGraph(model, inputs, "logits", layer_names, shown, lambda _, rows, __: rows)
+
+
+def traced(
+    module: nn.Module,
+    arguments: Sequence[Tensor],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    opset: int = OPSET,
+) -> Any:
+    """The module as an ONNX model whose first axes are free."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise MissingExtraError("onnx", "onnx") from error
+    content = io.BytesIO()
+    with _exporting():
+        torch.onnx.export(
+            module.eval(),
+            tuple(arguments),
+            content,  # type: ignore[arg-type]
+            dynamo=False,  # the other exporter takes seconds for each graph, and a package more
+            opset_version=opset,
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_axes={name: {0: "rows"} for name in (*inputs, *outputs)},
+        )
+    return onnx.load_from_string(content.getvalue())
+
+
+@contextmanager
+def _exporting() -> Iterator[None]:
+    """Without fused attention, which ONNX does not have, and without the tracer's remarks on Python code."""
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+
+
+def under_tracer() -> bool:
+    """Whether operations are being written down as a graph, to be run on other rows."""
+    return bool(torch._C._is_tracing())

@@ -1,0 +1,101 @@
+"""What Prometheus is told of a guard at work: one prefix, base units, never a label per neuron."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from assay.errors import MissingExtraError
+from assay.operation import Answer, Watch
+
+try:
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+    from prometheus_client.core import GaugeMetricFamily
+except ImportError as error:
+    raise MissingExtraError("prometheus-client", "web") from error
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+class Metrics:
+    """Counters of requests, and the watch's state as it is when somebody asks."""
+
+    def __init__(self, watch: Watch, facts: dict[str, str]) -> None:
+        registry = CollectorRegistry()
+        self.registry = registry
+        self.watch = watch
+        self.predictions = Counter(
+            "assay_predictions", "Predictions by what the guard decided", ["decision"], registry=registry
+        )
+        for decision in ("accepted", "cancelled"):
+            self.predictions.labels(decision)
+        self.requests = Counter(
+            "assay_requests", "Requests for inference by status", ["status"], registry=registry
+        )
+        self.request = _seconds("assay_request_seconds", "From the first byte to the answer", registry)
+        self.model = _seconds("assay_model_seconds", "The network's forward pass of a request", registry)
+        self.monitor = _seconds("assay_monitor_seconds", "The monitor's scores of a request", registry)
+        self.waiting = Gauge("assay_requests_waiting", "Requests taken and not answered", registry=registry)
+        self.kept = Gauge(
+            "assay_state_kept_timestamp_seconds", "When the counts were last on disk", registry=registry
+        )
+        Info("assay_build", "What is running", registry=registry).info(facts)
+        registry.register(_Watched(watch))
+
+    def add(self, answer: Answer) -> None:
+        cancelled = int(answer.verdict.alarm.sum())
+        self.predictions.labels("cancelled").inc(cancelled)
+        self.predictions.labels("accepted").inc(len(answer.verdict) - cancelled)
+        self.model.observe(answer.model_seconds)
+        self.monitor.observe(answer.monitor_seconds)
+
+    def text(self) -> bytes:
+        return bytes(generate_latest(self.registry))
+
+
+class _Watched:
+    """The watch's state, read when it is collected."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+
+    def describe(self) -> Iterable[Any]:
+        return []
+
+    def collect(self) -> Iterable[Any]:
+        state = self.watch.state
+        yield _gauge("assay_uncounted_rows", "Rows that no bin has a place for", state.uncounted)
+        if (found := state.volatility) is not None:
+            log_vc = found.log_vc if found.full else math.nan
+            yield _gauge("assay_log_vc", "log VC of the last window, NaN until it is full", log_vc)
+            yield _gauge("assay_reference_log_vc", "log VC of clean windows", found.reference_log_vc)
+            yield _gauge("assay_volatility_evidence", "Evidence that certainty changed", found.evidence)
+            yield _gauge("assay_volatility_alarm", "1 once the evidence was decisive", float(found.alarm))
+        if (drift := state.drift) is not None:
+            yield _gauge("assay_alarm_ratio", "Share of alarms in the last round", drift.alarm_rate)
+            yield _gauge("assay_reference_alarm_ratio", "On clean data", drift.reference_alarm_rate)
+            yield _gauge("assay_drift_evidence", "Evidence that the stream changed", drift.evidence)
+            yield _gauge("assay_drift_alarm", "1 once the evidence was decisive", float(drift.alarm))
+        if state.estimates is not None:
+            yield from _accuracies(state.estimates.estimates)
+
+
+def _accuracies(estimates: Iterable[Any]) -> Iterable[Any]:
+    found = list(estimates)
+    for name, part in (("", "value"), ("_lower", "lower"), ("_upper", "upper")):
+        family = GaugeMetricFamily(
+            f"assay_estimated_accuracy{name}_ratio",
+            f"Accuracy without labels over the last window: {part}",
+            labels=["method"],
+        )
+        for estimate in found:
+            family.add_metric([estimate.method], getattr(estimate, part))
+        yield family
+
+
+def _gauge(name: str, text: str, value: float) -> Any:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _seconds(name: str, text: str, registry: CollectorRegistry) -> Histogram:
+    return Histogram(name, text, buckets=SECONDS, registry=registry)

@@ -1,0 +1,64 @@
+"""The token that a server prints at start and asks of everyone who comes."""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Collection
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+REFUSAL = "this server needs the token that it printed when it started; open the address printed there"
+
+
+def new_token() -> str:
+    """128 bits that fit into an address."""
+    return secrets.token_urlsafe(16)
+
+
+def cookie_name(token: str) -> str:
+    """Each server has its own: browsers share cookies between all ports of a machine."""
+    return f"assay-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
+
+
+class TokenRequired:
+    """Lets a request through if it carries the token; any other gets status 401.
+
+    A browser brings it once in the address (`?token=`), is sent on without it and keeps it in a cookie; a
+    program sends `Authorization: Bearer TOKEN`. Paths in `open_paths` need none.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, open_paths: Collection[str] = ()) -> None:
+        self.app, self.token, self.open_paths = app, token, frozenset(open_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in self.open_paths:
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope)
+        if request.method == "GET" and self._is_token(request.query_params.get("token", "")):
+            await self._welcome(request)(scope, receive, send)
+        elif self._is_token(_bearer(request)) or self._is_token(
+            request.cookies.get(cookie_name(self.token), "")
+        ):
+            await self.app(scope, receive, send)
+        else:
+            await PlainTextResponse(REFUSAL, status_code=401)(scope, receive, send)
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.token.encode())
+
+    def _welcome(self, request: Request) -> Response:
+        """The same address without the token, so that it stays out of histories and bookmarks."""
+        rest = urlencode([(key, value) for key, value in parse_qsl(request.url.query) if key != "token"])
+        path = "/" + request.url.path.lstrip("/")  # two slashes would lead to another machine
+        response = RedirectResponse(path + (f"?{rest}" if rest else ""), status_code=303)
+        response.set_cookie(cookie_name(self.token), self.token, httponly=True, samesite="strict")
+        return response
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    return value.strip() if scheme.lower() == "bearer" else ""
