@@ -258,7 +258,7 @@ def service_figures(seconds: float, rounds: int) -> None:
                 share = np.median(np.array(rates[name]) / np.array(rates["nothing"]))
                 cost = np.median(costs[name])
                 print(
-                    f"{rows:3} rows, {clients:2} clients, {name:11}: {np.median(rates[name]):5.0f} requests/s "
+                    f"{rows:3} rows, {clients:2} clients, {name:11}: {np.median(rates[name]):5.0f} a second "
                     f"({share:.2f} of no monitor), 99th percentile {np.median(slow[name]) * 1e3:6.1f} ms; "
                     f"{cost * 1e3:.2f} ms of CPU a request ({np.median(costs['nothing']) / cost:.2f})",
                     flush=True,

@@ -108,13 +108,18 @@ def mnist(asked: argparse.Namespace) -> None:
     """Logit of "1" over all 256^784 images, for the classifiers of appendix E."""
     folder = asked.data / "mnist"
     images, labels = models.mnist_zero_one(folder, "test")
+    noise = torch.randint(256, (500, 28, 28), generator=torch.Generator().manual_seed(0))
     for name in asked.networks:
         backbone, _, noisy = name.partition("-")
         net = models.trained_mnist(backbone, folder, asked.cache, bool(noisy))
         with torch.no_grad():
-            logits = net(images)
+            logits, of_noise = net(images), net(noise)
         correct = ((logits > 0) == (labels == 1)).float().mean()
-        print(f"\n{name}: test accuracy {correct:.2%}, test logits {logits.min():.1f} to {logits.max():.1f}")
+        print(
+            f"\n{name}: test accuracy {correct:.2%}, test logits {logits.min():.1f} to {logits.max():.1f}, ",
+            end="",
+        )
+        print(f"logits of uniform noise {of_noise.mean():.2f} ± {of_noise.std():.2f}")
         dist = assay.sample_outputs(
             net,
             assay.InputSpace((28, 28), 256),

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from assay.omniinput.convergence import LEAST_IMPORTANCE_EFFECTIVE
+from assay.omniinput.convergence import LEAST_EFFECTIVE, LEAST_IMPORTANCE_EFFECTIVE
 from assay.omniinput.estimate import Anchor
 from assay.omniinput.importance import Importance
 from assay.omniinput.kernels.chain import Kernel
@@ -54,24 +54,23 @@ class ImportanceThenTempering:
             self.tempering.advance()
         elif not self.importance.finished:
             self.importance.advance()
-        elif len(self._weak_bins()) and self._affords_tempering():
+        elif len(self._weak_bins()):
             self.tempering = self._tempering()
             self.tempering.begin()
         else:
             self.importance.share = 1.0
 
     def _weak_bins(self) -> NDArray[np.int64]:
-        """Those with too few effective samples at the end of the budget, and fewer than by tempering."""
-        if self.importance.piloting:
+        """Those with too few effective samples at the end of the budget, and fewer than by tempering.
+
+        None where tempering could not give enough to any bin in what is left.
+        """
+        left = self.problem.evaluations * (1 - FIRST_SHARE) / FIRST_SHARE
+        by_tempering = left / EVALUATIONS_PER_EFFECTIVE
+        if self.importance.piloting or left < LEAST_TEMPERING or by_tempering < LEAST_EFFECTIVE:
             return np.empty(0, dtype=np.int64)
         projected = self.importance.effective() / FIRST_SHARE
-        left = self.problem.evaluations * (1 - FIRST_SHARE) / FIRST_SHARE
-        enough = min(LEAST_IMPORTANCE_EFFECTIVE, left / EVALUATIONS_PER_EFFECTIVE)
-        return np.flatnonzero(projected < enough)
-
-    def _affords_tempering(self) -> bool:
-        budget = self.budget.evaluations
-        return budget is None or budget - self.problem.evaluations >= LEAST_TEMPERING
+        return np.flatnonzero(projected < min(LEAST_IMPORTANCE_EFFECTIVE, by_tempering))
 
     def _tempering(self) -> Tempering:
         """Tempering that adapts its ladder in a share of what is left.

@@ -14,7 +14,8 @@ from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
 
-LONGEST_STEP = 5.0  # nats, of Newton's method beside a solution: farther its quadratic model says little
+LONGEST_STEP = 5.0  # nats, of Newton's method in one direction: farther its quadratic model says little
+MOST_STEPS = 500
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def reweighted(outputs: Array, counts: Array, betas: Array, draws: Array) -> Rew
     exponents = np.log(draws) - z[:, None] * betas
     f = _integrated(z, weights, betas)
     value = _objective(exponents, weights, draws, f)
-    for _ in range(200):
+    for _ in range(MOST_STEPS):
         shifted = exponents + f
         step = _newton_step(np.exp(shifted - _row_logsumexp(shifted)[:, None]), weights, draws)
         scale = 1.0
@@ -85,7 +86,6 @@ class Nearby:
         for _ in range(50):
             present = shares * np.exp(shift) / growth[:, None]
             step = _newton_step(present, weights, draws)
-            step *= min(1.0, LONGEST_STEP / max(float(np.abs(step).max()), 1e-300))
             shift = shift - step
             growth = shares @ np.exp(shift)
             if np.abs(step).max() < 1e-6:
@@ -107,16 +107,20 @@ def _objective(exponents: Array, weights: Array, draws: Array, f: Array) -> floa
 def _newton_step(shares: Array, weights: Array, draws: Array) -> Array:
     """Hessian^-1 gradient, with f_0 held at zero (only differences of f matter).
 
-    shares (F, K) are the parts of the replicas in the mixture of each bin.
+    shares (F, K) are the parts of the replicas in the mixture of each bin. Replicas that hardly overlap, as
+    all do far from the solution, leave directions without curvature, along which Newton's step would be
+    endless: no direction goes farther than LONGEST_STEP per replica.
     """
     weighted = shares * weights[:, None]
     gradient = weighted.sum(axis=0) - draws
     hessian = np.diag(weighted.sum(axis=0)) - shares.T @ weighted
     step = np.zeros(len(draws))
     if len(draws) > 1:
-        # A ridge far below any true curvature keeps replicas without overlap from breaking the solve.
-        ridge = 1e-12 * np.trace(hessian) * np.eye(len(draws) - 1)
-        step[1:] = np.linalg.solve(hessian[1:, 1:] + ridge + 1e-300 * np.eye(len(draws) - 1), gradient[1:])
+        curvatures, directions = np.linalg.eigh(hessian[1:, 1:])
+        least = 1e-14 * np.trace(hessian) + 1e-300
+        along = directions.T @ gradient[1:] / np.maximum(curvatures, least)
+        most = LONGEST_STEP * np.sqrt(len(draws))
+        step[1:] = directions @ np.clip(along, -most, most)
     return step
 
 
