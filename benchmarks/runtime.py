@@ -258,7 +258,7 @@ def service_figures(seconds: float, rounds: int) -> None:
                 share = np.median(np.array(rates[name]) / np.array(rates["nothing"]))
                 cost = np.median(costs[name])
                 print(
-                    f"{rows:3} rows, {clients:2} clients, {name:11}: {np.median(rates[name]):5.0f} requests/s "
+                    f"{rows:3} rows, {clients:2} clients, {name:11}: {np.median(rates[name]):5.0f} /s "
                     f"({share:.2f} of no monitor), 99th percentile {np.median(slow[name]) * 1e3:6.1f} ms; "
                     f"{cost * 1e3:.2f} ms of CPU a request ({np.median(costs['nothing']) / cost:.2f})",
                     flush=True,
@@ -339,16 +339,16 @@ def ray_figures() -> None:
     network = assay.Network(resnet())
     chosen = {"energy": Energy(), "maha": monitors.Mahalanobis(), "box": monitors.ActivationBox()}
     guards = {name: guard_of(network, monitor) for name, monitor in chosen.items()}
-    labels = torch.arange(1500) % CLASSES
+    labels = torch.arange(500) % CLASSES
     scenarios = [
-        assay.benchmark.Scenario.of(f"noise {k}", "noise", images(1500, k), labels, torch.arange(1500) % 2)
+        assay.benchmark.Scenario.of(f"noise {k}", "noise", images(500, k), labels, torch.arange(500) % 2)
         for k in range(8)
     ]
     space = assay.InputSpace((40,), 2)
     jobs = {
         "benchmark": lambda engine: assay.run_benchmark(guards, scenarios, engine=engine),
         "sampling": lambda engine: assay.sample_outputs(
-            ising, space, bins=np.arange(-42, 44, 4.0), budget=1_200_000, ladders=4, engine=engine
+            ising, space, bins=np.arange(-42, 44, 4.0), budget=300_000, ladders=4, engine=engine
         ),
     }
     for name, job in jobs.items():
