@@ -141,7 +141,7 @@ def run(folder: Path, cache: Path, devices: int, reshaped: int) -> None:
 
 def _reshaped(home: assay.Trace, histogram: Histogram) -> dict[str, float]:
     try:
-        result = assay.reshape(home, histogram, EPSILON, time_limit=20)
+        result = assay.reshape(home, histogram, EPSILON, time_limit=300)
     except assay.AssayError:  # no subset matches, or none was found in time
         return {"reshaping": np.nan, "lower": np.nan, "upper": np.nan}
     estimate = result.estimate(assay.accuracy, replicates=200)
