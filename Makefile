@@ -18,6 +18,9 @@ lint: .venv/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 # torch goes first: with it in place no other package can pull in another build.
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -7,11 +7,13 @@
     python benchmarks/sampling.py table
 
 Problems: markov-core, markov-full (exact by dynamic programming) and toy (exact by enumeration, made by
-benchmarks/papers/omniinput.py toy). Each run appends a line per checkpoint (evaluations double) to a file in
---cache, so that runs may be split; `table` prints what is there. Not part of the test suite.
+benchmarks/papers/omniinput.py toy, and looked up there instead of evaluated anew). Each run appends a line
+per checkpoint (evaluations double) to a file in --cache, so that runs may be split; assay's stop when two
+checkpoints in a row are within the goal. `table` prints what is there. Not part of the test suite.
 """
 
 import argparse
+import functools
 import json
 import os
 import sys
@@ -30,7 +32,7 @@ from assay.omniinput.reweighting import reweighted, summed_by
 from assay.omniinput.tempering import Tempering
 
 sys.path.insert(0, str(Path(__file__).parent / "papers"))
-from omniinput_models import Markov, toy_enumeration, toy_language_model, trained_toy
+from omniinput_models import Markov, TabulatedToy, toy_enumeration, toy_language_model, trained_toy
 
 CACHE = Path(os.environ.get("ASSAY_CACHE", Path(__file__).parents[2] / "cache-omni"))
 CORE = np.arange(50.0, 100.1, 2.5)  # 2 to 4 nats per token, in bins of 0.1 per token
@@ -45,9 +47,18 @@ def exact_of(problem: str) -> tuple[np.ndarray, np.ndarray]:
         exact = Markov().log_density(edges)
         assert (exact + 25 * np.log(50) > np.log(1e4)).all()
         return edges, exact
-    outputs = toy_enumeration(trained_toy(CACHE), CACHE).numpy()
+    outputs = toy_outputs().numpy()
     edges = toy_edges(outputs)
     return edges, np.log(np.histogram(outputs, edges)[0] / len(outputs))
+
+
+@functools.cache
+def toy_outputs() -> torch.Tensor:
+    return toy_enumeration(trained_toy(CACHE), CACHE)
+
+
+def model_of(problem: str) -> Markov | TabulatedToy:
+    return TabulatedToy(toy_outputs()) if problem == "toy" else Markov()
 
 
 def toy_edges(outputs: np.ndarray) -> np.ndarray:
@@ -72,53 +83,88 @@ def note(
     return worst
 
 
+class MarkovWalkers:
+    """Single-site changes of the Markov model by exact differences, of all rows at once in numpy."""
+
+    def __init__(self, rows: int, rng: np.random.Generator) -> None:
+        model = Markov()
+        self.sites, self.values = model.length, model.values
+        self.width = self.values + 2
+        costs = np.zeros((self.width, self.width))  # `values` stands before the sequence, `values + 1` after
+        costs[: self.values, : self.values], costs[self.values, : self.values] = (
+            -model.table[:-1],
+            -model.table[-1],
+        )
+        self.costs = costs.ravel()
+        self.tokens = rng.integers(self.values, size=(rows, self.sites + 2))
+        self.tokens[:, 0], self.tokens[:, -1] = self.values, self.values + 1
+        self.flat, self.base = self.tokens.ravel(), np.arange(rows) * (self.sites + 2) + 1
+        self.outputs = self.costs[self.tokens[:, :-1] * self.width + self.tokens[:, 1:]].sum(axis=1)
+
+    def move(self, site: np.ndarray, new: np.ndarray, log_uniform: np.ndarray, betas: np.ndarray) -> None:
+        here, costs, width = site + self.base, self.costs, self.width
+        left, old, right = self.flat[here - 1] * width, self.flat[here], self.flat[here + 1]
+        added = costs[left + new] + costs[new * width + right]
+        change = added - costs[left + old] - costs[old * width + right]
+        accepted = log_uniform < -betas * change
+        self.flat[here] = np.where(accepted, new, old)
+        self.outputs += change * accepted
+
+
+class ToyWalkers:
+    """Single-site changes of the toy, looked up in its enumeration."""
+
+    def __init__(self, rows: int, rng: np.random.Generator) -> None:
+        self.sites, self.values = 8, 10
+        self.table = toy_outputs().numpy()
+        self.tokens = rng.integers(len(self.table), size=(rows, 1))  # an input is its number
+        self.outputs = self.table[self.tokens[:, 0]].astype(np.float64)
+
+    def move(self, site: np.ndarray, new: np.ndarray, log_uniform: np.ndarray, betas: np.ndarray) -> None:
+        place = 10**site
+        number = self.tokens[:, 0]
+        changed = number + (new - number // place % 10) * place
+        outputs = self.table[changed]
+        accepted = log_uniform < -betas * (outputs - self.outputs)
+        self.tokens[:, 0] = np.where(accepted, changed, number)
+        self.outputs = np.where(accepted, outputs, self.outputs)
+
+
 def plain(problem: str, evaluations: int, seeds: int) -> None:
     """The paper's PTHR: 16 replicas, geometric ladder, single-site moves, swaps every 1,000.
 
-    All seeds run side by side in numpy with exact differences of the Markov model, which gives the same chain
-    as evaluating it anew and is counted as such. Reweighted on fine bins, and on the reported ones.
+    All seeds run side by side in numpy with exact differences or looked-up outputs, which gives the same
+    chain as evaluating the model anew and is counted as such. Reweighted on fine bins, and on the reported
+    ones.
     """
-    model, (edges, exact) = Markov(), exact_of(problem)
-    replicas, length, values = 16, model.length, model.values
-    coldest = 1.5 if problem == "markov-core" else 3.5
+    edges, exact = exact_of(problem)
+    replicas, interval = 16, 1000
+    coldest = {"markov-core": 1.5, "markov-full": 3.5, "toy": 1.5}[problem]
     ladder = np.concatenate([[0.0], np.geomspace(0.1, coldest, replicas - 1)])
+    if problem == "toy":  # its bins lie on both sides of the bulk
+        ladder = np.concatenate([-np.geomspace(0.1, 1.5, 7)[::-1], [0.0], np.geomspace(0.1, coldest, 8)])
     rng = np.random.default_rng(0)
-    rows, width = seeds * replicas, values + 2
-    costs = np.zeros((width, width))  # token `values` stands before the sequence, `values + 1` after it
-    costs[:values, :values], costs[values, :values] = -model.table[:-1], -model.table[-1]
-    costs = costs.ravel()
-    tokens = rng.integers(values, size=(rows, length + 2))
-    tokens[:, 0], tokens[:, -1] = values, values + 1
-    flat, base = tokens.ravel(), np.arange(rows) * (length + 2) + 1
-    outputs = costs[tokens[:, :-1] * width + tokens[:, 1:]].sum(axis=1)
+    rows = seeds * replicas
+    walkers = ToyWalkers(rows, rng) if problem == "toy" else MarkovWalkers(rows, rng)
     betas = np.tile(ladder, seeds)
     fine = np.arange(0.0, 300.0, 0.1)
     counts = np.zeros((seeds, len(fine)))
-    done, due, interval, parity = 0, 100_000, 1000, 0
+    done, due, parity = 0, 100_000, 0
     while done < evaluations:
-        site = rng.integers(length, size=(interval, rows)) + base
-        fresh = rng.integers(values, size=(interval, rows))
+        site = rng.integers(walkers.sites, size=(interval, rows))
+        fresh = rng.integers(walkers.values, size=(interval, rows))
         log_uniform = np.log(rng.random((interval, rows)))
         trace = np.empty((interval, rows))
         for step in range(interval):
-            here, new = site[step], fresh[step]
-            left, old, right = flat[here - 1] * width, flat[here], flat[here + 1]
-            change = (
-                costs[left + new]
-                + costs[new * width + right]
-                - costs[left + old]
-                - costs[old * width + right]
-            )
-            accepted = log_uniform[step] < -betas * change
-            flat[here] = np.where(accepted, new, old)
-            outputs += change * accepted
-            trace[step] = outputs
+            walkers.move(site[step], fresh[step], log_uniform[step], betas)
+            trace[step] = walkers.outputs
         done += interval * replicas
         if done > evaluations * 0.1 or done > 200_000:  # a tenth is burn-in, at most the first 200,000
             cell = (trace * 10).astype(int).reshape(interval, seeds, replicas)
             place = cell + (np.arange(seeds) * len(fine))[:, None]
             counts += np.bincount(place.ravel(), minlength=counts.size).reshape(counts.shape)
-        _swap(tokens.reshape(seeds, replicas, -1), outputs.reshape(seeds, replicas), ladder, parity, rng)
+        states = walkers.tokens.reshape(seeds, replicas, -1)
+        _swap(states, walkers.outputs.reshape(seeds, replicas), ladder, parity, rng)
         parity = 1 - parity
         if done >= due and counts.sum():
             for seed in range(seeds):
@@ -156,53 +202,48 @@ def _plain_density(counts, fine, centres, edges, ladder) -> np.ndarray:
     return np.where(np.isfinite(found), found, np.nan)
 
 
-def blackbox(problem: str, evaluations: int, seeds: int, ensembles: int) -> None:
+def blackbox(problem: str, evaluations: int, seeds: range, ensembles: int) -> None:
     """assay's tempering with its own kernels, on the output function alone; estimates at checkpoints."""
     edges, exact = exact_of(problem)
-    for seed in range(seeds):
-        output, space = _black_box(problem)
-        plan = Plan(edges=edges, seed=seed, ensembles=ensembles, adapt_share=min(0.2, 4e5 / evaluations))
-        target = Problem(output, space)
+    model = model_of(problem)
+    space = assay.InputSpace((8,), 10) if problem == "toy" else assay.InputSpace((25,), 50)
+    for seed in seeds:
+        plan = Plan(edges=edges, seed=seed, ensembles=ensembles, adapt_share=min(0.2, 2e5 / evaluations))
+        target = Problem(model.output, space)
         run = Tempering(
             target, kernels_of("auto"), plan, Budget(evaluations, None), torch.Generator().manual_seed(seed)
         )
         run.begin()
-        due = 100_000
-        while not run.finished:
+        due, within = 100_000, 0
+        while not run.finished and within < 2:
             run.advance()
             if target.evaluations >= due and run.frozen and run.record.steps > 40:
                 found = estimate(run.record, LadderSolver(run.betas), seed)
-                note(problem, "assay, black box", seed, target.evaluations, found.log_density, exact)
-                due = 2 ** np.ceil(np.log2(target.evaluations / 100_000 + 1e-9)) * 100_000
-                due = due if due > target.evaluations else 2 * due
-        note(problem, "assay, black box", seed, target.evaluations, run.estimate().log_density, exact)
+                worst = note(problem, "assay, black box", seed, due, found.log_density, exact)
+                within = within + 1 if worst <= GOAL else 0
+                due *= 2
 
 
-def _black_box(problem: str):
-    if problem == "toy":
-        return toy_language_model(trained_toy(CACHE)).negative_log_likelihood, assay.InputSpace((8,), 10)
-    return Markov().output, assay.InputSpace((25,), 50)
-
-
-def language(problem: str, evaluations: int, seeds: int, ensembles: int, sampler: str) -> None:
+def language(problem: str, evaluations: int, seeds: range, ensembles: int, sampler: str) -> None:
     """assay.sample_outputs on the language model, one whole run per budget."""
     edges, exact = exact_of(problem)
-    lm = toy_language_model(trained_toy(CACHE)) if problem == "toy" else Markov().language_model()
-    budget = 4_000
-    while budget <= evaluations:
-        for seed in range(seeds):
+    lm = model_of(problem).language_model()
+    for seed in seeds:
+        budget, within = 4_000, 0
+        while budget <= evaluations and within < 2:
             dist = assay.sample_outputs(
                 lm, bins=edges, budget=budget, seed=seed, ensembles=ensembles, sampler=sampler
             )
             name = "assay, language model" if sampler == "auto" else f"assay, {sampler}"
-            note(problem, name, seed, budget, dist.log_density, exact)
+            worst = note(problem, name, seed, budget, dist.log_density, exact)
             covered = np.mean(np.abs(dist.log_density - exact) <= 2 * dist.error)
             used = dist.diagnostics["sampler"]
             print(
                 f"    {used}; {covered:.0%} of bins within two errors; {dist.reasons or 'converged'}",
                 flush=True,
             )
-        budget *= 2
+            within = within + 1 if worst <= GOAL else 0
+            budget *= 2
 
 
 def speed(model: str, data: Path, seconds: float) -> None:
@@ -261,7 +302,8 @@ def main() -> None:
     parser.add_argument("what", choices=["plain", "blackbox", "language", "speed", "table"])
     parser.add_argument("--problem", choices=["markov-core", "markov-full", "toy"], default="markov-core")
     parser.add_argument("--evaluations", type=float, default=1e6)
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=2, help="how many")
+    parser.add_argument("--first-seed", type=int, default=0, help="of blackbox and language")
     parser.add_argument("--ensembles", type=int, default=8)
     parser.add_argument("--sampler", default="auto")
     parser.add_argument("--model", choices=["toy", "stories260K"], default="toy")
@@ -272,13 +314,14 @@ def main() -> None:
     CACHE = asked.cache
     CACHE.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
     match asked.what:
         case "plain":
             plain(asked.problem, int(asked.evaluations), asked.seeds)
         case "blackbox":
-            blackbox(asked.problem, int(asked.evaluations), asked.seeds, asked.ensembles)
+            blackbox(asked.problem, int(asked.evaluations), seeds, asked.ensembles)
         case "language":
-            language(asked.problem, int(asked.evaluations), asked.seeds, asked.ensembles, asked.sampler)
+            language(asked.problem, int(asked.evaluations), seeds, asked.ensembles, asked.sampler)
         case "speed":
             speed(asked.model, asked.shared, asked.seconds)
         case "table":

@@ -1,6 +1,7 @@
 """The public contract of the design, called as it is written there, on the bundled digits."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -198,6 +199,22 @@ def test_output_distribution(tmp_path):
     # A repetition costs ln(e + 4) - 1 = 0.9 nats, a change 1.9. Three steps, k changes: C(3, k) 4^k / 5^3.
     exact = np.log(np.array([1, 12, 48, 64]) / 125)
     assert np.abs(np.asarray(dist.log_density) - exact).max() < 0.2
+
+
+def test_precision_recall(tmp_path):
+    space = assay.InputSpace(shape=(8,), values=10)
+    edges = np.arange(-0.5, 73.5, 4)
+    dist = assay.sample_outputs(lambda x: x.sum(dim=1).float(), space, bins=edges, budget=20_000, seed=0)
+    curve = assay.precision_recall(dist, lambda x: (x[:, 0] == 0).float(), confident="low")
+    wanted = {"threshold", "precision", "log_recall"}
+    assert wanted <= set(curve.to_frame().columns)
+    assert np.isfinite(curve.aupr)
+    everything_a_result_owes(curve, tmp_path)
+    labels = pd.DataFrame({"bin": range(len(edges) - 1), "score": 0.5, "annotator": "ann"})
+    other = assay.precision_recall(dist, labels, confident="high")
+    assert np.allclose(other.precision, 0.5)
+    assert other.threshold[0] > other.threshold[-1]
+    everything_a_result_owes(assay.compare_precision_recall({"rule": curve, "ann": other}), tmp_path)
 
 
 def everything_a_result_owes(result, tmp_path):

@@ -130,6 +130,8 @@ class Bench:
         network = self.networks[self.name]
         steps = self.options.pgd_steps
         for category, fault, severity, make in conditions(network, *self.live, steps):
+            if self.options.only and category not in self.options.only:
+                continue
             key = f"live-{fault}-{severity}" + (f"-of-{steps}" if "pgd" in fault else "")
             yield category, fault, severity, self.traces(key, make)
 
@@ -139,6 +141,8 @@ def table(name: str, options: argparse.Namespace) -> pd.DataFrame:
     bench = Bench(name, options)
     bench.estimators()
     list(bench.conditions())
+    if options.only:
+        return pd.DataFrame()
     bench.ready = True
     estimators = bench.estimators()
     found = []
@@ -178,9 +182,14 @@ if __name__ == "__main__":
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--rows", type=int, default=2000, help="reference rows, and as many operational ones")
     parser.add_argument("--pgd-steps", type=int, default=5, help="steps of PGD; 0 leaves it out")
+    parser.add_argument(
+        "--only", nargs="+", help="observe these categories and print no table: a share of the work"
+    )
     arguments = parser.parse_args()
     np.set_printoptions(precision=3)
     for chosen in arguments.networks:
         result = table(chosen, arguments)
+        if arguments.only:
+            continue
         result.to_csv(arguments.cache / f"estimates-{chosen}.csv", index=False)
         report(chosen, result)

@@ -145,6 +145,42 @@ def _enumerated(toy: ToyGPT, prefix: Tensor) -> Tensor:
     return z.float()
 
 
+class TabulatedToy:
+    """The toy as a table of its enumeration: the same outputs and conditionals without a network.
+
+    For counting evaluations by the million. The probability of a prefix is the sum of those of its inputs.
+    """
+
+    def __init__(self, outputs: Tensor) -> None:
+        self.outputs = outputs
+        self.levels = [-outputs]  # log-probabilities of all prefixes, the longest first
+        for _ in range(TOY_LENGTH - 1):
+            children = self.levels[-1].reshape(-1, TOY_VALUES).split(1_000_000)
+            self.levels.append(torch.cat([torch.logsumexp(part, dim=1) for part in children]))
+
+    def output(self, inputs: Tensor) -> Tensor:
+        """Negative log-likelihood of whole inputs, as a black box sees it."""
+        return self.outputs[inputs @ (TOY_VALUES ** torch.arange(TOY_LENGTH - 1, -1, -1))].double()
+
+    def language_model(self) -> assay.CausalLM:
+        def cached(tokens: Tensor, cache: tuple[Tensor, int] | None) -> tuple[Tensor, tuple[Tensor, int]]:
+            prefix, length = cache or (torch.zeros(len(tokens), dtype=torch.int64), 0)
+            logits = []
+            for token in tokens.T:
+                prefix, length = prefix * TOY_VALUES + token, length + 1
+                children = self.levels[TOY_LENGTH - 1 - length].reshape(-1, TOY_VALUES)
+                logits.append(children[prefix])
+            return torch.stack(logits, dim=1), (prefix, length)
+
+        return assay.CausalLM(
+            lambda tokens: cached(tokens, None)[0],
+            TOY_VALUES,
+            TOY_LENGTH,
+            start=self.levels[-1],
+            cached=cached,
+        )
+
+
 class Markov:
     """A first-order Markov language model: 50 tokens, length 25, logits normal with deviation 2."""
 

@@ -9,6 +9,8 @@ from assay.version import VERSION as __version__
 # more than `import torch`.
 _HOMES = {
     "AccuracyEstimator": "volatility",
+    "AnnotationItems": "omniinput.annotation_items",
+    "AnnotatorAgreement": "omniinput.annotation_agreement",
     "AssayError": "errors",
     "BenchmarkResult": "benchmark",
     "Bins": "reshaping.bins",
@@ -26,6 +28,9 @@ _HOMES = {
     "Network": "network",
     "OnnxGuard": "guard",
     "OutputDistribution": "omniinput.distribution",
+    "PrecisionConvergence": "omniinput.precision_convergence",
+    "PrecisionRecall": "omniinput.precision_curve",
+    "PrecisionRecallComparison": "omniinput.precision_comparison",
     "Reshaping": "reshaping.subset",
     "ReshapingTrials": "reshaping.trials",
     "Scenario": "benchmark",
@@ -36,9 +41,12 @@ _HOMES = {
     "VolatilityWatch": "volatility",
     "Watch": "operation",
     "accuracy": "reshaping.indicator",
+    "annotator_agreement": "omniinput.annotation_agreement",
     "build_scenarios": "benchmark",
+    "choose_items": "omniinput.annotation_choice",
     "check_network": "check",
     "compare_monitorability": "mira",
+    "compare_precision_recall": "omniinput.precision_comparison",
     "compare_volatility": "volatility",
     "cross_model_normalised": "omniinput.normalisation",
     "estimate_accuracy": "volatility",
@@ -48,6 +56,9 @@ _HOMES = {
     "mira_score": "mira",
     "neuron_bounds": "reshaping.bounds",
     "portion_similarity": "reshaping.similarity",
+    "precision_convergence": "omniinput.precision_convergence",
+    "precision_recall": "omniinput.precision",
+    "read_annotations": "omniinput.annotation_exchange",
     "recall": "reshaping.indicator",
     "reshape": "reshaping.subset",
     "run_benchmark": "benchmark",
@@ -57,6 +68,7 @@ _HOMES = {
     "smallest_contamination": "volatility",
     "validate_monitorability": "mira",
     "volatility_in_certainty": "volatility",
+    "write_annotations": "omniinput.annotation_exchange",
     "write_report": "report",
 }
 _ROOMS = {
@@ -104,9 +116,21 @@ if TYPE_CHECKING:
     from assay.mira import shuffle_score as shuffle_score
     from assay.mira import validate_monitorability as validate_monitorability
     from assay.network import Network as Network
+    from assay.omniinput.annotation_agreement import AnnotatorAgreement as AnnotatorAgreement
+    from assay.omniinput.annotation_agreement import annotator_agreement as annotator_agreement
+    from assay.omniinput.annotation_choice import choose_items as choose_items
+    from assay.omniinput.annotation_exchange import read_annotations as read_annotations
+    from assay.omniinput.annotation_exchange import write_annotations as write_annotations
+    from assay.omniinput.annotation_items import AnnotationItems as AnnotationItems
     from assay.omniinput.distribution import OutputDistribution as OutputDistribution
     from assay.omniinput.language import CausalLM as CausalLM
     from assay.omniinput.normalisation import cross_model_normalised as cross_model_normalised
+    from assay.omniinput.precision import precision_recall as precision_recall
+    from assay.omniinput.precision_comparison import PrecisionRecallComparison as PrecisionRecallComparison
+    from assay.omniinput.precision_comparison import compare_precision_recall as compare_precision_recall
+    from assay.omniinput.precision_convergence import PrecisionConvergence as PrecisionConvergence
+    from assay.omniinput.precision_convergence import precision_convergence as precision_convergence
+    from assay.omniinput.precision_curve import PrecisionRecall as PrecisionRecall
     from assay.omniinput.sampling import sample_outputs as sample_outputs
     from assay.omniinput.space import InputSpace as InputSpace
     from assay.operation import DriftWatch as DriftWatch

@@ -123,6 +123,23 @@ def test_a_tilted_redraw_is_always_accepted_where_the_output_is_linear():
     assert (after.sites != state.sites).float().mean() > 0.1
 
 
+def test_a_learned_chain_redraws_a_markov_black_box_whole():
+    """Told the true chain, proposals of any stretch are the target itself, and are always accepted."""
+    steps = torch.softmax(torch.randn(6, 5, generator=torch.Generator().manual_seed(4)).double() * 2, dim=1)
+    space = InputSpace((12,), 5)
+    problem = Problem(
+        lambda x: -(steps[-1][x[:, 0]].log() + steps[x[:, :-1], x[:, 1:]].log().sum(dim=1)), space
+    )
+    state = init(space.draw(200, torch.Generator().manual_seed(5)), problem)
+    kernel, target = Learned(steps=steps[None]), Tempered(torch.ones(200, dtype=torch.float64))
+    changed = 0.0
+    for seed in range(20):
+        after, info = kernel.step(state, target, problem, torch.Generator().manual_seed(seed), groups=200)
+        assert info.probability.min() > 1 - 1e-9
+        changed = max(changed, float((after.sites != state.sites).float().mean()))
+    assert changed > 0.5
+
+
 def test_crossover_keeps_the_joint_target_of_a_pair():
     """Two replicas at different temperatures over two sites of two values: 16 joint states."""
     space = InputSpace((2,), 2)

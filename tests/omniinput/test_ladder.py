@@ -60,7 +60,7 @@ def test_swaps_keep_the_joint_target_of_two_rungs():
         [torch.multinomial(w, pairs, replacement=True, generator=generator) for w in weights], 1
     )
     state = State(drawn.reshape(-1, 1), levels[drawn.flatten()])
-    after, origin, rejections = swapped(state, betas, pairs, 0, generator)
+    after, origin, rejections = swapped(state, betas.numpy(), pairs, 0, generator)
     assert torch.equal(after.outputs, state.outputs[origin])
     found = after.outputs.reshape(-1, 2).eq(1.5).double()
     # Five binomial standard errors of 200,000 pairs.

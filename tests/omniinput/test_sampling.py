@@ -18,6 +18,7 @@ from exact import (
 )
 
 import assay
+from assay.omniinput import hybrid
 from assay.omniinput.distribution import OutputDistribution
 
 BITS = 10
@@ -108,8 +109,9 @@ def test_a_markov_language_model_has_its_exact_distribution(markov, sampler, bud
     assert dist.diagnostics["evaluations"] <= budget
 
 
-def test_low_bins_of_a_language_model_are_left_to_tempering_from_its_own_samples(markov):
+def test_low_bins_of_a_language_model_are_left_to_tempering_from_its_own_samples(markov, monkeypatch):
     """Where all tokens together decide what follows, the last one alone does not let it look ahead."""
+    monkeypatch.setattr(hybrid, "EVALUATIONS_PER_EFFECTIVE", 10)
     table, edges, _ = markov
     steps = torch.from_numpy(table).float()
     lm = assay.CausalLM(lambda tokens: steps[tokens.cumsum(dim=1) % 12], 12, 10, start=steps[-1])

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.annotate import annotate
 from assay.cli.benchmark import benchmark
 from assay.cli.check import check
 from assay.cli.demo import demo
 from assay.cli.merge import merge
 from assay.cli.mira import mira
 from assay.cli.observe import observe
+from assay.cli.precision import precision
 from assay.cli.report import report
 from assay.cli.reshape import reshape
 from assay.cli.sample import sample
@@ -28,12 +30,14 @@ app = typer.Typer(
 )
 
 COMMANDS = (
+    annotate,
     benchmark,
     check,
     demo,
     merge,
     mira,
     observe,
+    precision,
     report,
     reshape,
     sample,

@@ -1,6 +1,8 @@
 """`assay sample`: what a model gives over all inputs it could be given."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,59 +25,76 @@ class Kind(StrEnum):
     logit = "logit"
 
 
+Model = Annotated[
+    str,
+    typer.Argument(
+        help="module:function of a batch of inputs, a Hugging Face model, or a network (see --kind)."
+    ),
+]
+WhatKind = Annotated[
+    Kind,
+    typer.Option(help="output: a function; language-model: its likelihood; logit: one class of a network."),
+]
+Shape = Annotated[str | None, typer.Option(help="Shape of an input: 8, or 28x28.")]
+Values = Annotated[int, typer.Option(help="Every position takes 0 to this minus 1.")]
+Length = Annotated[int, typer.Option(help="Tokens of a sequence, for a language model.")]
+Start = Annotated[
+    int | None, typer.Option(help="Token before every sequence; without it the first token is free.")
+]
+TargetClass = Annotated[int, typer.Option("--class", help="Class whose logit is the output.")]
+Scale = Annotated[float, typer.Option(help="Divides the values before a network sees them: 255 for pixels.")]
+# A number such as 100 between two colons would be drawn as an emoji.
+Bins = Annotated[str | None, typer.Option(help="low:high:number, such as 0:72:36, or just a number.")]
+Evaluations = Annotated[int | None, typer.Option(help="Model evaluations at most.")]
+Seconds = Annotated[float | None, typer.Option(help="Seconds at most.")]
+Sampler = Annotated[str, typer.Option(help="auto, tempering, multicanonical or importance.")]
+Kernels = Annotated[list[str] | None, typer.Option(help="A kind of move; may be repeated.")]
+Seed = Annotated[int, typer.Option(help="Every random choice follows from it.")]
+Ladders = Annotated[int, typer.Option(help="Independent runs that share the budget.")]
+Engine = Annotated[str, typer.Option(help="Where ladders run: here, processes or ray.")]
+Kept = Annotated[
+    Path | None, typer.Option(help="Where the run is kept; an interrupted one goes on from there.")
+]
+Output = Annotated[Path, typer.Option(help="Where the distribution goes.")]
+Report = Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")]
+ForMachines = Annotated[bool, typer.Option("--json", help="Print for machines.")]
+
+
 def sample(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="module:function of a batch of inputs, a Hugging Face model, or a network (see --kind)."
-        ),
-    ],
-    kind: Annotated[
-        Kind,
-        typer.Option(
-            help="output: a function; language-model: its likelihood; logit: one class of a network."
-        ),
-    ] = Kind.output,
-    shape: Annotated[str | None, typer.Option(help="Shape of an input: 8, or 28x28.")] = None,
-    values: Annotated[int, typer.Option(help="Every position takes 0 to this minus 1.")] = 2,
-    length: Annotated[int, typer.Option(help="Tokens of a sequence, for a language model.")] = 25,
-    start: Annotated[
-        int | None, typer.Option(help="Token before every sequence; without it the first token is free.")
-    ] = None,
-    target_class: Annotated[int, typer.Option("--class", help="Class whose logit is the output.")] = 0,
-    scale: Annotated[
-        float, typer.Option(help="Divides the values before a network sees them: 255 for pixels.")
-    ] = 1.0,
-    bins: Annotated[
-        str | None, typer.Option(help="low:high:number, such as 50:100:20, or just a number.")
-    ] = None,
-    budget: Annotated[int | None, typer.Option(help="Model evaluations at most.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Seconds at most.")] = None,
-    sampler: Annotated[str, typer.Option(help="auto, tempering, multicanonical or importance.")] = "auto",
-    kernel: Annotated[list[str] | None, typer.Option(help="A kind of move; may be repeated.")] = None,
-    seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
-    ladders: Annotated[int, typer.Option(help="Independent runs that share the budget.")] = 1,
-    engine: Annotated[str, typer.Option(help="Where ladders run: here, processes or ray.")] = "here",
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="Where the run is kept; an interrupted one goes on from there.")
-    ] = None,
-    output: Annotated[Path, typer.Option(help="Where the distribution goes.")] = Path("outputs.safetensors"),
-    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+    model: Model,
+    kind: WhatKind = Kind.output,
+    shape: Shape = None,
+    values: Values = 2,
+    length: Length = 25,
+    start: Start = None,
+    target_class: TargetClass = 0,
+    scale: Scale = 1.0,
+    bins: Bins = None,
+    budget: Evaluations = None,
+    seconds: Seconds = None,
+    sampler: Sampler = "auto",
+    kernel: Kernels = None,
+    seed: Seed = 0,
+    ladders: Ladders = 1,
+    engine: Engine = "here",
+    checkpoint: Kept = None,
+    output: Output = Path("outputs.safetensors"),
+    report: Report = None,
+    as_json: ForMachines = False,
 ) -> None:
     """Estimate how many of all possible inputs a model maps to each output. Status 3 if it did not converge.
 
     Example: `assay sample mine:score --shape 8 --values 10 --bins 0:72:36 --budget 200000`
     """
     import assay
-    from assay.omniinput.problem import SamplingError
 
+    edges = _edges(bins)
     source, space, decode = _source(kind, model, shape, values, length, start, target_class, scale)
-    try:
+    with _partial_kept(output):
         dist = assay.sample_outputs(
             source,
             space,
-            bins=_edges(bins),
+            bins=edges,
             budget=budget,
             seconds=seconds,
             sampler=sampler,
@@ -86,17 +105,27 @@ def sample(
             decode=decode,
             checkpoint=checkpoint,
         )
-    except SamplingError as error:
-        if error.partial is not None:
-            assay.save(error.partial, output)
-            print(f"what was sampled so far is in {output}")
-        raise
     assay.save(dist, output)
     if report:
         assay.write_report([dist], report)
     _print(dist, output, as_json)
     if not dist.converged:
         raise typer.Exit(UNDECIDED)
+
+
+@contextmanager
+def _partial_kept(output: Path) -> Iterator[None]:
+    """If sampling must stop, what was sampled so far is saved before the error goes on."""
+    from assay import save
+    from assay.omniinput.problem import SamplingError
+
+    try:
+        yield
+    except SamplingError as error:
+        if error.partial is not None:
+            save(error.partial, output)
+            print(f"what was sampled so far is in {output}")
+        raise
 
 
 def _source(
@@ -113,7 +142,7 @@ def _source(
     from assay.cli.reference import named
 
     if kind is Kind.language:
-        return (*_language_model(model, length, start),)
+        return _language_model(model, length, start)
     space = _space(shape, values)
     if kind is Kind.logit:
         return _logit(model, target_class, scale), space, None
@@ -166,7 +195,9 @@ def _edges(bins: str | None) -> Any:
         low, high, count = bins.split(":")
         return np.linspace(float(low), float(high), int(count) + 1)
     except ValueError as error:
-        raise InputError(f"expected bins as low:high:number or a number, got {bins!r}") from error
+        raise InputError(
+            f"expected bins as low:high:number or a number, got {bins!r}; give, for example, --bins 0:72:36"
+        ) from error
 
 
 def _print(dist: "OutputDistribution", output: Path, as_json: bool) -> None:

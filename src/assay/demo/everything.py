@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 
 from assay.demo.setting import Setting
+from assay.omniinput.annotation_scores import Judge
+from assay.omniinput.precision import precision_recall
 from assay.omniinput.sampling import sample_outputs
 from assay.omniinput.space import InputSpace
 from assay.report import Section
@@ -33,10 +35,32 @@ def everything(setting: Setting) -> Section:
         "nobody would call more than a handful of them a zero. The output here is how far the logit of the "
         f"zero is ahead of every other. About {share:.1%} of all images lie in bins where it is ahead. "
     )
+    curve = precision_recall(result, zero_judge(setting), confident="high", seed=setting.seed)
+    judged = (
+        "Is it right where it is sure? A judge in code, a stand-in for people, gives an image that lies "
+        "nearest to a real zero a score from 0, as far from it as random images are, to 1, as near as real "
+        "ones are. "
+    )
     return Section(
         "What it believes about every image",
         words + result.summary(),
         "What does it believe about inputs nobody ever collected?",
         [result.plot()],
         result.to_frame(),
+        [Section(curve.title, judged + curve.summary(), "", [curve.plot()], curve.to_frame())],
     )
+
+
+def zero_judge(setting: Setting) -> Judge:
+    """How near an image is to a real zero; 0 if some other digit is nearer."""
+    (known, labels), (unseen, answers) = setting.train, setting.test
+    small = torch.nn.functional.avg_pool2d(known, 2).flatten(1)
+    zeros = torch.nn.functional.avg_pool2d(unseen[answers == 0], 2).flatten(1)
+    noise = torch.rand(200, small.shape[1], generator=torch.Generator().manual_seed(setting.seed))
+    near, far = (torch.cdist(images, small[labels == 0]).amin(dim=1).median() for images in (zeros, noise))
+
+    def judge(images: Tensor) -> Tensor:
+        distance, nearest = torch.cdist(images.flatten(1).float() / (LEVELS - 1), small).min(dim=1)
+        return (labels[nearest] == 0) * ((far - distance) / (far - near)).clamp(0, 1)
+
+    return judge

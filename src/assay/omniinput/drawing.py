@@ -54,14 +54,14 @@ def _text_strip(dist: OutputDistribution, bins: list[int]) -> Figure:
     axes.text(0, -1, dist.output_name, weight="bold", fontsize=8)
     axes.text(0.13, -1, "an input with that output", weight="bold", fontsize=8)
     for row, bin in enumerate(bins):
-        text = _plain(dist.texts(bin)[int(dist.weights(bin).argmax())])
+        text = plain(dist.texts(bin)[int(dist.weights(bin).argmax())])
         shown = text if len(text) <= TEXT_WIDTH else text[: TEXT_WIDTH - 1] + "…"
         axes.text(0, row, f"{dist.edges[bin]:.4g} to {dist.edges[bin + 1]:.4g}", fontsize=8)
         axes.text(0.13, row, shown, fontsize=8, family="monospace")
     return figure
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text that any font can show: what is neither ASCII nor Latin becomes a dot, dollars are no formulas."""
     shown = (letter if letter.isprintable() and ord(letter) < 0x250 else "·" for letter in text)
     return "".join(shown).replace("$", r"\$")
@@ -77,14 +77,14 @@ def _image_strip(dist: OutputDistribution, bins: list[int]) -> Figure:
     for row, bin in enumerate(bins):
         order = np.argsort(-dist.weights(bin))[:MOST_IMAGES]
         for column, image in enumerate(dist.samples(bin)[order.copy()].numpy()):
-            grid[row, column].imshow(_shown(image), cmap="gray", vmin=0, vmax=dist.space.values - 1)
+            grid[row, column].imshow(image_of(image), cmap="gray", vmin=0, vmax=dist.space.values - 1)
         label = f"{dist.edges[bin]:.3g} to\n{dist.edges[bin + 1]:.3g}"
         grid[row, 0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=7)
     figure.suptitle(f"Inputs by {dist.output_name}", fontsize=9)
     return figure
 
 
-def _shown(image: np.ndarray) -> np.ndarray:
+def image_of(image: np.ndarray) -> np.ndarray:
     """(height, width), or (height, width, 3) for three channels; other channel counts show their first."""
     if image.ndim == 2:
         return image

@@ -117,8 +117,11 @@ def estimate(record: Record, solver: Solver, seed: int, anchor: Anchor = ALL_INP
     )
     copies = np.array(replicates).reshape(-1, bins)
     apart = np.array([np.where(np.isfinite(one), one, np.nan) for one in alone])
-    left_out = [[density(again(total - counts[b, e])) for e in range(ensembles)] for b in range(len(steps))]
-    correlation = _correlation(np.array(left_out))
+    halves = np.stack(
+        [half.sum(axis=1) for half in np.array_split(counts, min(2, ensembles), axis=1)], axis=1
+    )
+    left_out = np.array([[density(again(total - part)) for part in block] for block in halves])
+    correlation = _correlation(left_out)
     error = bootstrap_error(copies, present, len(steps)) * np.sqrt(correlation)
     scale = inflation(apart, error)
     return Estimate(

@@ -18,14 +18,15 @@ from assay.omniinput.tempering import Tempering
 FIRST_SHARE = 0.4  # of the budget, before the effective sample size of every bin is looked at
 
 LEAST_TEMPERING = 5_000  # evaluations; with fewer, a ladder does not even settle
+EVALUATIONS_PER_EFFECTIVE = 5_000  # of tempering in a rare bin: 20,000 on the Markov model and stories260K
 
 
 @dataclass
 class ImportanceThenTempering:
     """If every bin has enough effective samples after two fifths of the budget, importance sampling goes on.
 
-    Otherwise the rest goes to tempering with suffix proposals, whose samples are correlated but reach bins
-    that ancestral samples hardly ever hit.
+    Otherwise, if tempering with suffix proposals can be expected to do better, the rest goes to it: its
+    samples are correlated but reach bins that ancestral samples hardly ever hit.
     """
 
     problem: LanguageProblem
@@ -60,10 +61,13 @@ class ImportanceThenTempering:
             self.importance.share = 1.0
 
     def _weak_bins(self) -> NDArray[np.int64]:
-        """Those that would still have too few effective samples if all of the budget went on as it began."""
+        """Those with too few effective samples at the end of the budget, and fewer than by tempering."""
         if self.importance.piloting:
             return np.empty(0, dtype=np.int64)
-        return np.flatnonzero(self.importance.effective() / FIRST_SHARE < LEAST_IMPORTANCE_EFFECTIVE)
+        projected = self.importance.effective() / FIRST_SHARE
+        left = self.problem.evaluations * (1 - FIRST_SHARE) / FIRST_SHARE
+        enough = min(LEAST_IMPORTANCE_EFFECTIVE, left / EVALUATIONS_PER_EFFECTIVE)
+        return np.flatnonzero(projected < enough)
 
     def _affords_tempering(self) -> bool:
         budget = self.budget.evaluations

@@ -1,7 +1,7 @@
 """Multiple importance sampling from token-tempered ancestral samples of a causal language model.
 
 Sequences are drawn token by token from q_beta(x) = prod_t p(x_t | x_<t)^beta psi_t(x_t) / S_t(beta) at
-several beta, with psi what a pilot learned about the tokens to follow (see lookahead), and weighted by the
+several beta, with psi what earlier draws showed to follow each token (see lookahead), and weighted by the
 balance heuristic (Veach and Guibas 1995), w = 1 / (N sum_j a_j q_beta_j(x)). One forward gives q at every
 beta, samples are independent, and sums of w count inputs absolutely. The last token is summed over instead of
 drawn (Rao-Blackwell): all its values are histogrammed with the weight of the first length - 1 tokens. The
@@ -27,7 +27,7 @@ from assay.omniinput.reservoir import Reservoir, keys_of
 
 Array = NDArray[np.float64]
 
-PILOT_BETAS = (-0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
+PILOT_BETAS = (-2.0, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 SPACING = 1.5  # standard deviations of the output between the mean outputs of neighbouring proposals
 NEAR_ZERO = 0.05  # betas this close to zero are put there, where one proposal stands anyway
 FEWEST_PROPOSALS, MOST_PROPOSALS = 6, 24
@@ -72,7 +72,7 @@ class Importance:
     _log_psi: torch.Tensor | None = None
 
     def begin(self) -> None:
-        """Nothing is drawn before the first batch."""
+        """Nothing is learned or drawn before the first batch."""
         space = self.problem.lm.space
         self.lookahead = Lookahead.none(len(self.proposals), space.sites - 1, space.values)
 
@@ -91,17 +91,18 @@ class Importance:
         return spent or not self.budget.allows(self.problem.evaluations + self.rows)
 
     def advance(self) -> None:
-        """One batch; in the pilot, one to learn from."""
+        """One batch, which the next one learns from; the first ones, the pilot, for nothing else."""
+        assert self.lookahead is not None
         draw = self._draw()
+        # A batch is unbiased whatever was learned from those before it, so learning never has to end.
+        self.lookahead.watch(draw.prefixes, draw.following)
+        self._log_psi = None
         if self.piloting:
-            self._learn(draw)
+            self._pilot(draw)
         else:
             self._add(draw)
 
-    def _learn(self, draw: Draw) -> None:
-        assert self.lookahead is not None
-        self.lookahead.watch(draw.prefixes, draw.following)
-        self._log_psi = None
+    def _pilot(self, draw: Draw) -> None:
         spent = self.budget.fraction(self.problem.evaluations) / (self.share * PILOT_SHARE)
         if self.edges is None:
             outputs = draw.outputs.reshape(len(self.proposals), -1)
@@ -151,7 +152,7 @@ class Importance:
         betas, means, deviations = np.array(PILOT_BETAS), self._pilot_means(), self._pilot_deviations()
         self.edges = self.plan.edges
         if self.edges is None:
-            low, high = means[betas == 2.0][0], means[betas == 0.0][0] + 2 * deviations.max()
+            low, high = means[betas == 2.0][0], (means + 2 * deviations)[betas == 0.0][0]
             self.edges = np.linspace(low, high, self.plan.bins + 1)
         centres = (self.edges[1:] + self.edges[:-1]) / 2
         self.proposals = proposal_betas(betas, means, deviations, centres[0], centres[-1])

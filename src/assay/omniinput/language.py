@@ -126,6 +126,9 @@ class CausalLM:
 
     def log_probabilities(self, tokens: Tensor) -> Tensor:
         """(rows, length, values): the conditional of every position given the tokens before it."""
+        if isinstance(self.start, int):  # one call for all of them, the start token included
+            started = torch.full((len(tokens), 1), self.start)
+            return self.feed(torch.cat([started, tokens[:, :-1]], dim=1), None)[0]
         first, cache = self.begin(len(tokens))
         rest, _ = self.feed(tokens[:, :-1], cache)
         return torch.cat([first[:, None], rest], dim=1)

@@ -66,8 +66,8 @@ def sample_outputs(
 
     sampler: "tempering" for any model; "multicanonical" as an independent second opinion; "importance" for a
     CausalLM; "auto" is importance sampling with tempering where it is weak for a CausalLM, else tempering.
-    kernel names one or several of the moves in `assay.omniinput.kernels`; "informed" and "langevin" need
-    gradients, through `relaxed` (a function of one-hot inputs) or an output_fn that takes floats.
+    kernel names one or several of the moves in `assay.omniinput.kernels`; "tilted", "informed" and "langevin"
+    need gradients, through `relaxed` (a function of one-hot inputs) or an output_fn that takes floats.
 
     With `checkpoint`, the run is written there every `checkpoint_every` seconds and taken up from there if
     the file exists; the result is the one an uninterrupted run gives. If sampling must stop (NaN, too small a

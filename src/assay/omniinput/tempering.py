@@ -158,12 +158,13 @@ class Tempering:
 
     def _swap(self, state: State) -> State:
         assert self.trips is not None
-        rungs = len(self.betas)
-        ladder = self._target().betas[:rungs]
-        state, origin, rejected = swapped(state, ladder, self.plan.ensembles, self.swaps % 2, self.generator)
-        self.trips.follow(origin)
-        rung = np.arange(self.rows) % rungs
-        self.trips.touch(rung == 0, rung == rungs - 1)
+        state, origin, rejected = swapped(
+            state, self.betas, self.plan.ensembles, self.swaps % 2, self.generator
+        )
+        if origin is not None:
+            self.trips.follow(origin)
+        rung = np.arange(self.rows) % len(self.betas)
+        self.trips.touch(rung == 0, rung == len(self.betas) - 1)
         self.rejections += rejected
         self.swaps += 1
         return state

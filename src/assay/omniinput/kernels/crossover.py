@@ -26,29 +26,32 @@ class Crossover:
         self, state: State, target: Target, problem: Problem, generator: torch.Generator, groups: int = 1
     ) -> tuple[State, Info]:
         rows, sites = state.sites.shape
+        probability = torch.zeros(rows, dtype=torch.float64)
         left = _left_partners(rows, groups, int(torch.randint(2, (), generator=generator)))
         if not len(left):
-            return state, Info(torch.zeros(rows, dtype=torch.bool), torch.zeros(rows, dtype=torch.float64))
-        partner = torch.arange(rows)
-        partner[left], partner[left + 1] = left + 1, left.clone()
-        ends = torch.randint(sites + 1, (2, len(left), 1), generator=generator).sort(dim=0).values
-        ends[1, torch.rand(len(left), generator=generator) < 0.5] = sites
-        place = torch.arange(sites)
-        inside = torch.zeros(rows, sites, dtype=torch.bool)
-        inside[left] = inside[left + 1] = (place >= ends[0]) & (place < ends[1])
-        proposed = torch.where(inside, state.sites[partner], state.sites)
+            return state, Info(torch.zeros(rows, dtype=torch.bool), probability)
+        inside = _stretches(len(left), sites, generator)
+        one, other = state.sites[left], state.sites[left + 1]
+        proposed = torch.cat([torch.where(inside, other, one), torch.where(inside, one, other)])
         paired = torch.cat([left, left + 1])
-        evaluation = problem(proposed[paired])
-        before = state.rows(paired)
-        outputs = state.outputs.index_put((paired,), evaluation.outputs)
-        gain = target.log_weight(outputs) - target.log_weight(state.outputs)
-        pair_probability = (gain[left] + gain[left + 1]).clamp(max=0.0).exp()
-        uniform = torch.rand(len(left), dtype=torch.float64, generator=generator)
-        accepted = (uniform < pair_probability).repeat(2)
-        after = chosen(accepted, proposed[paired], evaluation, before)
-        probability = torch.zeros(rows, dtype=torch.float64).index_put((paired,), pair_probability.repeat(2))
-        moved = torch.zeros(rows, dtype=torch.bool).index_put((paired,), accepted)
+        evaluation = problem(proposed)
+        outputs = state.outputs.index_copy(0, paired, evaluation.outputs)
+        gain = (target.log_weight(outputs) - target.log_weight(state.outputs))[paired]
+        probable = gain.reshape(2, -1).sum(dim=0).clamp(max=0.0).exp()
+        accepted = torch.rand(len(left), dtype=torch.float64, generator=generator) < probable
+        after = chosen(accepted.repeat(2), proposed, evaluation, state.rows(paired))
+        probability[paired] = probable.repeat(2)
+        moved = torch.zeros(rows, dtype=torch.bool).index_copy(0, paired, accepted.repeat(2))
         return _with_rows(state, paired, after), Info(moved, probability)
+
+
+def _stretches(count: int, sites: int, generator: torch.Generator) -> Tensor:
+    """Which sites of each pair are exchanged, (count, sites)."""
+    ends = torch.randint(sites + 1, (2, count, 1), generator=generator)
+    place = torch.arange(sites)
+    to_the_end = torch.rand(count, 1, generator=generator) < 0.5
+    last = torch.maximum(ends[0], ends[1]).masked_fill(to_the_end, sites)
+    return (place >= torch.minimum(ends[0], ends[1])) & (place < last)
 
 
 def _left_partners(rows: int, groups: int, parity: int) -> Tensor:

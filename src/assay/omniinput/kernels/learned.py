@@ -1,9 +1,10 @@
-"""Learned single-site proposals: what neighbours a value likes, counted while the ladder adapts.
+"""Learned proposals: a stretch redrawn from a Markov chain of values, counted while the ladder adapts.
 
 For a black box there is no gradient and no conditional to draw from, but the chains themselves show which
-values stand beside which. A site is redrawn from counts of (left, value) and (value, right) pairs seen on its
-rung; since they do not involve the site's present value, the Hastings correction is exact whatever the counts
-are. Counts are taken during adaptation only and frozen with the ladder. The paper has no such move.
+values follow which. A stretch of sites is redrawn from the chain of values seen on its rung, given the sites
+to either side (forward filtering, backward sampling turned round); since the proposal does not involve what
+stood there, the Hastings correction is exact whatever the counts are. They are taken during adaptation only
+and frozen with the ladder. The paper has no such move.
 """
 
 from dataclasses import dataclass, field
@@ -17,85 +18,120 @@ from assay.omniinput.kernels.chain import Info, State, Target, metropolis_hastin
 from assay.omniinput.problem import Problem
 
 MOST_VALUES = 1024  # pair counts grow with the square of the values; above this, proposals stay uniform
-UNIFORM = 0.1  # share of proposals drawn uniformly, so that nothing becomes impossible
+FEWEST_PSEUDO_COUNTS, MOST_PSEUDO_COUNTS = 1.0, 1e6
+UNIFORM = 0.02  # share of uniform draws in every step of the chain, so that nothing becomes impossible
 
 
 @dataclass(eq=False)
 class Learned:
-    """One evaluation a row.
+    """One evaluation a row, of a stretch that all rows share: a single site up to all, even in the logarithm.
 
-    `pairs` is ln of the share of each pair of neighbouring values on each rung, (rungs, values, values), and
-    `singles` that of each value, (rungs, values). Before anything is learned, proposals are uniform.
+    `steps` is the probability of each value after each other one on each rung, (rungs, values + 1, values);
+    the last row is that of the first site. Before anything is learned one site is redrawn uniformly.
     """
 
     gradients: bool = False
-    pairs: Tensor | None = field(default=None, repr=False)
-    singles: Tensor | None = field(default=None, repr=False)
+    steps: Tensor | None = field(default=None, repr=False)
     counts: Tensor | None = field(default=None, repr=False)
 
     def step(
         self, state: State, target: Target, problem: Problem, generator: torch.Generator, groups: int = 1
     ) -> tuple[State, Info]:
         rows, sites = state.sites.shape
-        site = torch.randint(sites, (rows, 1), generator=generator)
-        choice = self._choice(state.sites, site, groups, problem.space.values)
-        drawn = torch.multinomial(choice, 1, generator=generator)
-        proposed = state.sites.scatter(1, site, drawn)
-        present = state.sites.gather(1, site)
-        log_hastings = (choice.gather(1, present).log() - choice.gather(1, drawn).log())[:, 0]
+        values = problem.space.values
+        if self.steps is None or len(self.steps) * groups != rows:
+            site = torch.randint(sites, (rows, 1), generator=generator)
+            drawn = torch.randint(values, (rows, 1), generator=generator)
+            proposed = state.sites.scatter(1, site, drawn)
+            return metropolis_hastings(state, proposed, problem(proposed), 0.0, target, generator)
+        length = int((sites + 1) ** float(torch.rand((), generator=generator)))
+        start = int(torch.randint(sites - length + 1, (), generator=generator))
+        proposed = self._redrawn(self.steps, state.sites, start, length, generator)
+        log_hastings = self._log_weight(state.sites, start, length) - self._log_weight(
+            proposed, start, length
+        )
         return metropolis_hastings(state, proposed, problem(proposed), log_hastings, target, generator)
 
-    def _choice(self, sites: Tensor, site: Tensor, groups: int, values: int) -> Tensor:
-        """The distribution (rows, values) of one site per row given its neighbours l and r.
+    def _redrawn(
+        self, steps: Tensor, sites: Tensor, start: int, length: int, generator: torch.Generator
+    ) -> Tensor:
+        """Values from `start` on drawn in order, each given the one before and what has to follow."""
+        rung = torch.arange(len(sites)) % len(steps)
+        ahead = self._messages(steps, sites, start, length, rung)
+        proposed = sites.clone()
+        before = torch.full_like(rung, steps.shape[2]) if start == 0 else sites[:, start - 1]
+        for place in range(length):
+            choice = steps[rung, before] * ahead[place]
+            before = torch.multinomial(choice, 1, generator=generator)[:, 0]
+            proposed[:, start + place] = before
+        return proposed
 
-        In a chain of pairs it is P(l, v) P(v, r) / P(v); at either end the missing factors drop out.
-        """
-        rows, length = sites.shape
-        if self.pairs is None or self.singles is None or len(self.pairs) * groups != rows:
-            return torch.full((rows, values), 1 / values, dtype=torch.float64)
-        rung = torch.arange(rows) % len(self.pairs)
-        left = sites.gather(1, (site - 1).clamp(min=0))[:, 0]
-        right = sites.gather(1, (site + 1).clamp(max=length - 1))[:, 0]
-        has_left, has_right = site > 0, site < length - 1
-        logs = self.pairs[rung, left] * has_left + self.pairs[rung, :, right] * has_right
-        logs = logs - self.singles[rung] * (has_left & has_right)
-        return (1 - UNIFORM) * torch.softmax(logs, dim=1) + UNIFORM / values
+    def _messages(self, steps: Tensor, sites: Tensor, start: int, length: int, rung: Tensor) -> list[Tensor]:
+        """For each place and value, the probability that the chain goes on to the site after the stretch."""
+        rows, end = len(sites), start + length
+        last = torch.ones(rows, steps.shape[2], dtype=torch.float64)
+        if end < sites.shape[1]:
+            last = steps[rung, :-1, sites[:, end]]
+        messages = [last]
+        onward = steps[:, :-1].transpose(1, 2)
+        for _ in range(length - 1):
+            by_rung = messages[-1].reshape(-1, len(steps), steps.shape[2]).transpose(0, 1)
+            after = (by_rung @ onward).transpose(0, 1).reshape(rows, -1)
+            messages.append(after / after.amax(dim=1, keepdim=True))
+        return messages[::-1]
+
+    def _log_weight(self, sites: Tensor, start: int, length: int) -> Tensor:
+        """ln of the chain's probability of the stretch and the site after it; the rest of q cancels."""
+        assert self.steps is not None
+        rung = torch.arange(len(sites)) % len(self.steps)
+        framed = torch.nn.functional.pad(sites, (1, 0), value=self.steps.shape[2])
+        part = framed[:, start : start + length + 2]
+        return self.steps[rung[:, None], part[:, :-1], part[:, 1:]].log().sum(dim=1)
 
     def watch(self, sites: Tensor, rungs: int, values: int) -> None:
         """Count the pairs in states (any number x rungs, sites), rung by rung.
 
-        A step changes about one site, so only states a sweep apart are news: pairs count for 1 / sites.
+        A step changes a part of the sites, so only states a sweep apart are news: pairs count for 1 / sites.
         """
         if values > MOST_VALUES or sites.shape[1] < 2:
             return
         if self.counts is None:
-            self.counts = torch.zeros(rungs, values, values, dtype=torch.float64)
+            self.counts = torch.zeros(rungs, values + 1, values, dtype=torch.float64)
         rung = torch.arange(len(sites)) % rungs
-        place = (rung[:, None] * values + sites[:, :-1]) * values + sites[:, 1:]
-        seen = torch.bincount(place.flatten(), minlength=rungs * values**2)
+        framed = torch.nn.functional.pad(sites, (1, 0), value=values)
+        place = (rung[:, None] * (values + 1) + framed[:, :-1]) * values + sites
+        seen = torch.bincount(place.flatten(), minlength=self.counts.numel())
         self.counts += seen.reshape(self.counts.shape) / sites.shape[1]
 
     def learn(self, nearest: NDArray[np.int64]) -> None:
-        """Tables for a new ladder, each rung from the counts of the old rung nearest to it.
-
-        One pseudo-count per pair, spread as if neighbours were independent, keeps what was not seen possible
-        and few counts from being taken for structure.
-        """
+        """Tables for a new ladder, each rung from the counts of the old rung nearest to it."""
         if self.counts is None:
             return
-        values = self.counts.shape[1]
-        total = self.counts.sum(dim=(1, 2), keepdim=True) + values
-        first = (self.counts.sum(dim=2, keepdim=True) + 1) / total
-        second = (self.counts.sum(dim=1, keepdim=True) + 1) / total
-        shares = (self.counts + values**2 * first * second) / (total + values**2 - values)
-        index = torch.from_numpy(nearest)
-        self.pairs = shares.log()[index]
-        self.singles = ((first[:, :, 0] + second[:, 0]) / 2).log()[index]
+        anywhere = self.counts.sum(dim=1, keepdim=True) + 1
+        anywhere = anywhere / anywhere.sum(dim=2, keepdim=True)
+        smoothed = self.counts + _concentration(self.counts, anywhere)[:, None, None] * anywhere
+        steps = smoothed / smoothed.sum(dim=2, keepdim=True)
+        values = steps.shape[2]
+        self.steps = ((1 - UNIFORM) * steps + UNIFORM / values)[torch.from_numpy(nearest)]
         self.counts = None
 
     def snapshot(self) -> dict[str, Tensor | None]:
-        return {"pairs": self.pairs, "singles": self.singles, "counts": self.counts}
+        return {"steps": self.steps, "counts": self.counts}
 
     def restore(self, snapshot: dict[str, Tensor | None]) -> None:
-        self.pairs, self.singles = snapshot["pairs"], snapshot["singles"]
-        self.counts = snapshot["counts"]
+        self.steps, self.counts = snapshot["steps"], snapshot["counts"]
+
+
+def _concentration(counts: Tensor, anywhere: Tensor) -> Tensor:
+    """How many pseudo-counts, spread as values are anywhere, every row of a rung's counts gets: (rungs,).
+
+    By moments of a Dirichlet-multinomial: rows that differ from what is seen anywhere only as much as chance
+    lets them get many, so that few counts are not taken for structure; rows that differ more get few.
+    """
+    totals = counts.sum(dim=2, keepdim=True)
+    expected = totals * anywhere
+    apart = torch.where(expected > 0, (counts - expected) ** 2 / expected.clamp(min=1e-300), 0.0)
+    freedom = (counts.shape[2] - 1) * (totals > 0).sum(dim=(1, 2))
+    excess = apart.sum(dim=(1, 2)) - freedom
+    spread = (counts.shape[2] - 1) * (totals - 1).clamp(min=0.0).sum(dim=(1, 2))
+    return (spread / excess.clamp(min=1e-9) - 1).clamp(min=FEWEST_PSEUDO_COUNTS, max=MOST_PSEUDO_COUNTS)

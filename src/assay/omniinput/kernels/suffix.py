@@ -50,29 +50,27 @@ class LanguageProblem(Problem):
     def redrawn(
         self, sites: Tensor, taken: Tensor, cut: int, betas: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens, their log-probabilities and ln S_t(beta), from `cut` on drawn at each row's beta.
+        """Tokens and their log-probabilities, drawn from `cut` on at each row's beta; ln S_t(beta) of those.
 
         The prefix goes through the model in one call, each new token in one more.
         """
-        length = self.lm.length
-        new, taken = sites.clone(), taken.clone()
-        normalisers = torch.zeros(*sites.shape, len(self.betas), dtype=torch.float64)
+        new, scored = sites.clone(), []
         with self.timed(len(sites)):
             log_probs, cache = self.lm.begin(len(sites))
         if cut > 0:
             with self.timed(0):
                 prefix, cache = self.lm.feed(sites[:, :cut], cache)
             log_probs = prefix[:, -1]
-        for place in range(cut, length):
-            token = drawn_tokens(log_probs, betas, generator)
-            new[:, place : place + 1] = token
-            taken[:, place] = log_probs.gather(1, token)[:, 0].double()
-            normalisers[:, place] = log_normalisers(log_probs, self.betas)
-            if place + 1 < length:
+        for place in range(cut, self.lm.length):
+            new[:, place : place + 1] = token = drawn_tokens(log_probs, betas, generator)
+            scored.append(log_probs)
+            if place + 1 < self.lm.length:
                 with self.timed(0):
                     following, cache = self.lm.feed(token, cache)
                 log_probs = following[:, 0]
-        return new, taken, normalisers
+        drawn = torch.stack(scored, dim=1)
+        fresh = drawn.gather(2, new[:, cut:, None])[:, :, 0].double()
+        return new, torch.cat([taken[:, :cut], fresh], dim=1), log_normalisers(drawn, self.betas)
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class Suffix:
         row_betas = problem.betas.repeat(groups)
         new, taken, fresh = problem.redrawn(state.sites, state.extras["taken"], cut, row_betas, generator)
         old = state.extras["normalisers"]
-        normalisers = torch.cat([old[:, :cut], fresh[:, cut:]], dim=1)
+        normalisers = torch.cat([old[:, :cut], fresh], dim=1)
         rung = torch.arange(rows) % len(problem.betas)
         gain = (normalisers - old)[torch.arange(rows), :, rung].sum(dim=1)
         probability = gain.clamp(max=0.0).exp()

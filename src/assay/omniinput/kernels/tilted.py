@@ -33,7 +33,7 @@ class Tilted:
     ) -> tuple[State, Info]:
         rows, sites = state.sites.shape
         values = problem.space.values
-        part = float(sites) ** -(torch.rand(rows, 1, generator=generator) ** 2)
+        part = float(sites) ** -(torch.rand(rows, 1, generator=generator) ** 4)
         row, site = (torch.rand(rows, sites, generator=generator) < part).nonzero(as_tuple=True)
         tilts = _tilts(state, target, row, site)
         drawn = _drawn(tilts, values, generator)

@@ -1,0 +1,124 @@
+"""`assay annotate`: people judge sampled inputs, on a page of this machine."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from assay import AnnotationItems, OutputDistribution
+    from assay.omniinput.annotation_store import AnnotationStore
+
+
+def annotate(
+    distribution: Annotated[Path, typer.Argument(help="An output distribution, as `assay sample` saves it.")],
+    store: Annotated[Path, typer.Option(help="Where items and labels are kept; taken up if it exists.")],
+    per_bin: Annotated[
+        int | None, typer.Option(help="Inputs drawn of every bin; 50 if nothing is said.")
+    ] = None,
+    total: Annotated[int | None, typer.Option(help="Inputs in all, where they move the curve most.")] = None,
+    within: Annotated[
+        float | None, typer.Option(help="As many as the precision needs to be known within this.")
+    ] = None,
+    confident: Annotated[str, typer.Option(help="Which outputs the model is sure at: low or high.")] = "low",
+    add: Annotated[bool, typer.Option("--add", help="Add such inputs to a store that exists.")] = False,
+    overlap: Annotated[float, typer.Option(help="Share of inputs that every annotator judges.")] = 0.2,
+    repeats: Annotated[float, typer.Option(help="Share of inputs that an annotator sees twice.")] = 0.05,
+    question: Annotated[str | None, typer.Option(help="What the page asks.")] = None,
+    guideline: Annotated[Path | None, typer.Option(help="A text file with the guideline.")] = None,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 8766,
+    seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
+    take: Annotated[
+        Path | None, typer.Option(help="Put the labels of this csv or Label Studio export in, and stop.")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Write all labels as csv, or as Label Studio tasks (.json), and stop.")
+    ] = None,
+) -> None:
+    """Choose inputs from every bin and serve a page where people score them from 0 to 1.
+
+    Labels are on disk before the page confirms them; stop and start again at will. `assay precision` makes
+    the curve.
+
+    Example: `assay annotate outputs.safetensors --store labels.db`
+    """
+    import assay
+    from assay.omniinput.annotation_items import run_name
+    from assay.omniinput.annotation_store import AnnotationStore
+
+    dist: OutputDistribution = assay.load(distribution, kind="OutputDistribution")
+    words = None if guideline is None else _text(guideline)
+    fresh = not store.exists()
+    if fresh:
+        items = _chosen(dist, None, per_bin, total, within, confident, seed)
+        AnnotationStore.create(store, items, overlap=overlap, repeats=repeats, seed=seed)
+    with AnnotationStore(store, writing=export is None) as opened:
+        opened.check_run(run_name(dist))
+        if add and not fresh:
+            opened.add(_chosen(dist, opened, per_bin, total, within, confident, seed))
+        if take is not None:
+            _take(opened, take)
+        if export is not None:
+            _export(opened, export)
+        if take is None and export is None:
+            _serve(opened, port, question, words)
+
+
+def _chosen(
+    dist: "OutputDistribution",
+    store: "AnnotationStore | None",
+    per_bin: int | None,
+    total: int | None,
+    within: float | None,
+    confident: str,
+    seed: int,
+) -> "AnnotationItems":
+    """Items to begin with, or to add to those of a store, given its labels."""
+    import assay
+
+    labels = None if store is None else store.labels()
+    known = 0 if store is None else len(store.items())
+    return assay.choose_items(
+        dist, per_bin, total=total, within=within, confident=confident, annotations=labels, seed=seed + known
+    )
+
+
+def _serve(store: "AnnotationStore", port: int, question: str | None, guideline: str | None) -> None:
+    from assay.web.annotation import GUIDELINE, QUESTION
+    from assay.web.annotation_server import serve_annotations
+
+    items = len(store.items())
+    print(f"{items} inputs to judge, {len(store.given())} labels so far, in {store.path}")
+    serve_annotations(
+        store,
+        port,
+        question=question or QUESTION,
+        guideline=guideline or GUIDELINE,
+        say=lambda words: print(words, flush=True),
+    )
+
+
+def _take(store: "AnnotationStore", path: Path) -> None:
+    import assay
+    from assay.omniinput.annotation_exchange import labels_of
+
+    labels = labels_of(assay.read_annotations(path, store.items()))
+    store.add_labels(labels)
+    print(f"{len(labels)} labels from {path} are in {store.path}")
+
+
+def _export(store: "AnnotationStore", path: Path) -> None:
+    from assay.omniinput.annotation_exchange import write_annotations
+
+    labels = store.labels()
+    write_annotations(labels, path, store.items())
+    print(f"{len(labels)} labels in {path}")
+
+
+def _text(path: Path) -> str:
+    from assay.errors import InputError
+
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"expected a text file at {path}, got {error}; check --guideline") from error

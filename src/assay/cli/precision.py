@@ -1,0 +1,76 @@
+"""`assay precision`: how right a model is where it is sure, from a distribution and labels."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from assay.cli.status import UNDECIDED
+
+if TYPE_CHECKING:
+    from assay import PrecisionRecall
+
+
+def precision(
+    distribution: Annotated[Path, typer.Argument(help="An output distribution, as `assay sample` saves it.")],
+    labels: Annotated[
+        str,
+        typer.Argument(help="A store, a csv, a Label Studio export, or module:function that judges inputs."),
+    ],
+    confident: Annotated[str, typer.Option(help="Which outputs the model is sure at: low or high.")] = "low",
+    output: Annotated[Path, typer.Option(help="Where the curve goes.")] = Path("precision.safetensors"),
+    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
+    seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+) -> None:
+    """Precision and recall over the whole input space. Status 3 if the distribution did not converge.
+
+    Example: `assay precision outputs.safetensors labels.db --confident high --report report.html`
+    """
+    import assay
+
+    dist = assay.load(distribution, kind="OutputDistribution")
+    annotations = _annotations(labels, dist)
+    curve = assay.precision_recall(dist, annotations, confident=confident, seed=seed)
+    assay.save(curve, output)
+    results: list[Any] = [dist, curve]
+    several = hasattr(annotations, "columns") and len(curve.annotators) > 1
+    if several:
+        results.append(assay.annotator_agreement(annotations))
+    if report:
+        assay.write_report(results, report)
+    _print(curve, results[2:], output, as_json)
+    if curve.reasons:
+        raise typer.Exit(UNDECIDED)
+
+
+def _annotations(labels: str, dist: Any) -> Any:
+    import assay
+    from assay.cli.reference import named
+    from assay.omniinput.annotation_items import run_name
+    from assay.omniinput.annotation_store import AnnotationStore, is_store
+
+    path = Path(labels)
+    if ":" in labels and not path.exists():
+        return named(labels)
+    if is_store(path):
+        with AnnotationStore(path) as store:
+            store.check_run(run_name(dist))
+            return store.labels()
+    return assay.read_annotations(path)
+
+
+def _print(curve: "PrecisionRecall", more: list[Any], output: Path, as_json: bool) -> None:
+    frame = curve.to_frame()
+    if as_json:
+        rows = json.loads(frame.to_json(orient="records", double_precision=15))
+        facts = {"curve": rows, "aupr": curve.aupr, "trusted": bool(curve.trusted.all())}
+        print(json.dumps(facts | {"output": str(output)}))
+        return
+    print("\n\n".join([curve.summary(), *(result.summary() for result in more)]))
+    shown = frame[
+        ["threshold", "precision", "precision_lower", "precision_upper", "log_recall", "r", "items"]
+    ]
+    print(shown.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
+    print(f"saved to {output}")

@@ -1,0 +1,73 @@
+// Keys press the page's own buttons; answers go by fetch, so that a lost connection loses nothing: the page
+// stays on its item and tries again until the server says that the answer is on disk.
+"use strict";
+const said = document.getElementById("said"), trouble = document.getElementById("trouble");
+const PAUSE = 200, RETRY = 1500;
+let busy = false, since = performance.now();
+
+function show(page, words) {
+  const next = new DOMParser().parseFromString(page, "text/html");
+  document.querySelector("main").replaceWith(next.querySelector("main"));
+  document.title = next.title;
+  trouble.textContent = "";
+  since = performance.now();
+  said.textContent = words;
+  document.getElementById("item")?.focus();
+}
+
+function wait(milliseconds) { return new Promise(resolve => setTimeout(resolve, milliseconds)); }
+
+async function answered(request) {
+  for (;;) {
+    let answer;
+    try { answer = await fetch(...request); } catch { answer = null; }
+    if (answer?.ok) return answer;
+    if (answer && answer.status < 500) throw new Error(await answer.text());
+    trouble.textContent = answer
+      ? `Not saved yet: ${await answer.text()} Trying again…`
+      : "Not saved yet: the server does not answer. Keep this page open; it tries again by itself…";
+    await wait(RETRY);
+  }
+}
+
+async function go(request, words) {
+  if (busy) return;
+  busy = true;
+  for (const button of document.querySelectorAll("#scores button")) button.disabled = true;
+  try {
+    const answer = await answered(request);
+    const page = await answer.text();
+    history.replaceState(null, "", answer.url);
+    show(page, words);
+  } catch (error) {
+    trouble.textContent = `Not saved: ${error.message}`;
+    for (const button of document.querySelectorAll("#scores button")) button.disabled = false;
+  }
+  await wait(PAUSE);  // a second press meant for the last item must not judge the next
+  busy = false;
+}
+
+document.addEventListener("submit", event => {
+  if (event.target.id !== "scores") return;
+  event.preventDefault();
+  const body = new URLSearchParams(new FormData(event.target, event.submitter));
+  body.set("seconds", ((performance.now() - since) / 1000).toFixed(2));
+  go([event.target.action, { method: "POST", body }], event.submitter.value ? "Saved. Next one." : "Skipped. Next one.");
+});
+
+document.addEventListener("click", event => {
+  const link = event.target.closest?.("a[data-key]");
+  if (event.target.closest?.("#help")) document.getElementById("guideline").showModal();
+  if (!link) return;
+  event.preventDefault();
+  go([link.href], "Back to the one before.");
+});
+
+document.addEventListener("keydown", event => {
+  const writing = event.target.closest?.("input:not([type=hidden]), dialog");
+  if (writing || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
+  const target = document.querySelector(`[data-key="${CSS.escape(event.key.toLowerCase())}"]`);
+  if (!target || busy) return;
+  event.preventDefault();
+  target.click();
+});

@@ -1,0 +1,200 @@
+"""The annotation page: a name, one item after another, a score by key or touch, labels on disk."""
+
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.resources import files
+from urllib.parse import parse_qs, quote
+
+import jinja2
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from assay.errors import AssayError, InputError, StorageError
+from assay.omniinput.annotation_image import image_address
+from assay.omniinput.annotation_items import AnnotationItems
+from assay.omniinput.annotation_order import Turn
+from assay.omniinput.annotation_queue import AnnotationQueue
+from assay.omniinput.annotation_store import Label
+from assay.web.token import TokenRequired
+
+SCALE = ((0.0, "wrong"), (0.25, "mostly wrong"), (0.5, "half"), (0.75, "mostly right"), (1.0, "right"))
+QUESTION = "How right is it to be sure of this?"
+GUIDELINE = (
+    "Say how far you agree that this is what the model is meant to recognise: 1 if you fully agree, 0 if not "
+    "at all, and between if it is in part so or hard to tell. Judge each one by itself. If you cannot tell "
+    "at all, skip it."
+)
+LARGEST_ANSWER = 10_000
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'self'; script-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class AnnotationPage:
+    """What the routes answer, from a queue, a question and a guideline."""
+
+    queue: AnnotationQueue
+    question: str = QUESTION
+    guideline: str = GUIDELINE
+
+    def application(self) -> ASGIApp:
+        """The page behind the store's token."""
+        routes = [
+            Route("/", self._answered(self._name), methods=["GET", "POST"]),
+            Route("/by/{annotator:path}", self._answered(self._item), methods=["GET", "POST"]),
+            Route("/labels.csv", self._answered(self._labels)),
+            *(Route(f"/{name}", _static(name)) for name in ("annotation.css", "annotation.js")),
+        ]
+        return TokenRequired(Starlette(routes=routes), self.queue.store.token)
+
+    def _answered(self, answer: Callable[[Request, dict[str, str]], Response]) -> Callable[..., object]:
+        """Work off the event loop; what cannot be done is said in one sentence."""
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                given = await _fields(request)
+                response = await run_in_threadpool(answer, request, given)
+            except StorageError as error:
+                response = PlainTextResponse(f"{error}.", status_code=507)
+            except AssayError as error:
+                response = PlainTextResponse(f"{error}.", status_code=422)
+            response.headers.update(HEADERS)
+            return response
+
+        return endpoint
+
+    def _name(self, request: Request, given: dict[str, str]) -> Response:
+        trouble = None
+        if request.method == "POST":
+            try:
+                return _to_annotator(self.queue.name_of(given.get("name", "")))
+            except InputError as error:
+                trouble = str(error)
+        kind = "image" if self.queue.items.is_image else "text"
+        return _page(
+            422 if trouble else 200,
+            view="name", heading="Annotate", kind=kind, guideline=self.guideline, trouble=trouble,
+        )  # fmt: skip
+
+    def _item(self, request: Request, given: dict[str, str]) -> Response:
+        annotator = self.queue.name_of(request.path_params["annotator"])
+        if request.method == "POST":
+            self.queue.take(_label(annotator, given))
+            return _to_annotator(annotator)
+        turn = _asked(request, self.queue, annotator) or self.queue.next(annotator)
+        done, left = self.queue.progress(annotator)
+        before = self.queue.before(annotator, turn)
+        common = {"annotator": annotator, "done": done, "before": _address(annotator, before)}
+        if turn is None:
+            return _page(200, view="done", heading="Nothing left", **common)
+        return _page(
+            200,
+            view="item", heading=f"{done + 1}", left=left, question=self.question, guideline=self.guideline,
+            item=turn.item, repeat=turn.repeat, scale=SCALE, score=self.queue.score_of(annotator, turn),
+            **_shown(self.queue.items, self.queue.place_of[turn.item]), **common,
+        )  # fmt: skip
+
+    def _labels(self, request: Request, given: dict[str, str]) -> Response:
+        text = self.queue.store.labels().to_csv(index=False)
+        return Response(
+            text, media_type="text/csv", headers={"Content-Disposition": "attachment; filename=labels.csv"}
+        )
+
+
+async def _fields(request: Request) -> dict[str, str]:
+    """The fields of a small form."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST_ANSWER:
+            raise InputError(f"expected an answer of at most {LARGEST_ANSWER} bytes, got more")
+    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20)
+    return {name: values[-1] for name, values in fields.items()}
+
+
+def _label(annotator: str, given: dict[str, str]) -> Label:
+    try:
+        turn = Turn(int(given["item"]), int(given["repeat"]))
+        score = float(given["score"]) if given["score"] else None
+        seconds = float(given["seconds"]) if given.get("seconds") else None
+    except (KeyError, ValueError) as error:
+        raise InputError(f"expected item, repeat and score, got {sorted(given)}; reload the page") from error
+    if score is not None and not 0 <= score <= 1:
+        raise InputError(f"expected a score from 0 to 1, got {score:g}; choose one of the scale")
+    return Label(turn, annotator, score, seconds)
+
+
+def _asked(request: Request, queue: AnnotationQueue, annotator: str) -> Turn | None:
+    """The turn in the address, if the annotator has been there: the way back."""
+    item, _, repeat = request.query_params.get("turn", "").partition(".")
+    if not (item.isdecimal() and repeat.isdecimal()):
+        return None
+    turn = Turn(int(item), int(repeat))
+    return turn if turn in queue.done(annotator) else None
+
+
+def _address(annotator: str, turn: Turn | None) -> str | None:
+    return None if turn is None else f"/by/{quote(annotator, safe='')}?turn={turn.item}.{turn.repeat}"
+
+
+def _to_annotator(annotator: str) -> Response:
+    return RedirectResponse(f"/by/{quote(annotator, safe='')}", status_code=303)
+
+
+def _shown(items: AnnotationItems, place: int) -> dict[str, object]:
+    if not items.is_image:
+        return {"image": None, "text": visible(items.text(place))}
+    pixels = items.inputs[place].numpy()
+    return {"image": image_address(pixels, items.values), "size": " by ".join(map(str, pixels.shape[-2:]))}
+
+
+def visible(text: str) -> str:
+    """Control characters as their symbols: nothing in a sampled text may act, or hide.
+
+    >>> visible("a\\x00b\\u202ec")
+    'a\\u2400b\\ufffdc'
+    """
+    return "".join(_visible_letter(letter) for letter in text)
+
+
+def _visible_letter(letter: str) -> str:
+    if letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cf", "Cs"):
+        return letter
+    return chr(0x2400 + ord(letter)) if ord(letter) < 0x20 else "\ufffd"
+
+
+def _page(status: int, **facts: object) -> Response:
+    return HTMLResponse(_template().render(**facts), status_code=status)
+
+
+def _template() -> jinja2.Template:
+    return _environment.get_template("annotation.html")
+
+
+_environment = jinja2.Environment(
+    loader=jinja2.FunctionLoader(lambda name: (files("assay.web") / name).read_text(encoding="utf-8")),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    auto_reload=False,
+)
+
+
+def _static(name: str) -> Callable[[Request], Response]:
+    kinds = {"css": "text/css", "js": "text/javascript"}
+    text = (files("assay.web") / name).read_text(encoding="utf-8")
+
+    def endpoint(request: Request) -> Response:
+        return Response(text, media_type=kinds[name.rpartition(".")[2]], headers=HEADERS)
+
+    return endpoint

@@ -1,0 +1,201 @@
+"""The annotation page over HTTP: blind, escaped, idempotent, clear about what went wrong."""
+
+import re
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+import torch
+from exact_precision import enumerated, weighted_sum, without
+from starlette.testclient import TestClient
+
+import assay
+from assay.errors import InputError, StorageError
+from assay.omniinput.annotation_queue import AnnotationQueue
+from assay.omniinput.annotation_store import AnnotationStore
+from assay.omniinput.distribution import Samples
+from assay.web.annotation import AnnotationPage
+from assay.web.annotation_server import serve_annotations
+
+EDGES = np.arange(-0.5, 48.0, 6.0)
+NAME = 'Zoë/"Z", =1'
+NASTY = "<script>alert(1)</script> & \"quotes\" 'single' \u202egnp.exe \x00 </blockquote>"
+
+
+def store_of(path, inputs=None, texts=None):
+    dist = enumerated(weighted_sum, 5, 4, EDGES)
+    if inputs is not None:
+        zeros = np.zeros(len(inputs))
+        kept = Samples(inputs, zeros, zeros.astype(np.int64), zeros, texts)
+        dist = without(dist, kept=kept, space=assay.InputSpace(tuple(inputs.shape[1:]), 4))
+    AnnotationStore.create(path, assay.choose_items(dist, 4), overlap=0.5)
+    return AnnotationStore(path, writing=True)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with store_of(tmp_path / "labels.db") as store:
+        yield store
+
+
+def client_of(store, **options):
+    client = TestClient(AnnotationPage(AnnotationQueue(store), **options).application())
+    client.get(f"/?token={store.token}")
+    return client
+
+
+@pytest.fixture
+def client(store):
+    return client_of(store)
+
+
+def field(page, name):
+    return re.search(rf'name="{name}" value="([^"]*)"', page).group(1)
+
+
+def answered(client, score="1", name="ann", **changes):
+    page = client.get(f"/by/{name}").text
+    fields = {"item": field(page, "item"), "repeat": field(page, "repeat"), "score": score, "seconds": "1.25"}
+    return client.post(f"/by/{name}", data=fields | changes)
+
+
+def test_nothing_without_the_token(store):
+    client = TestClient(AnnotationPage(AnnotationQueue(store)).application())
+    for path in ("/", "/by/ann", "/labels.csv", "/annotation.js"):
+        assert client.get(path).status_code == 401
+    assert client.post("/by/ann", data={"item": 0, "repeat": 0, "score": 1}).status_code == 401
+    assert store.labels().empty
+
+
+def test_a_name_then_items_then_the_end(client, store):
+    page = client.post("/", data={"name": " Ann  Lee "})
+    assert str(page.url).endswith("/by/Ann%20Lee")
+    seen = 0
+    while "Nothing left" not in page.text:
+        assert f"{seen} done" in page.text
+        page = answered(client, "0.75", "Ann Lee")
+        seen += 1
+    labels = store.labels()
+    assert len(labels) == seen > len(store.items())  # a few were shown twice
+    assert set(labels["score"]) == {0.75}
+    assert set(labels["seconds"]) == {1.25}
+
+
+def test_the_page_is_blind(client, store):
+    """Neither bin nor output nor weight nor others' scores nor that it is shown again can be told."""
+    for _ in range(5):
+        answered(client, "0.25", "bob")
+    page = client.get("/by/ann").text
+    assert not re.findall(r"\b(bin|output|weight|bob|you said|again)\b", page)
+
+
+def test_a_double_click_is_one_label(client, store):
+    page = client.get("/by/ann").text
+    fields = {"item": field(page, "item"), "repeat": "0", "score": "1", "seconds": ""}
+    assert {client.post("/by/ann", data=fields).status_code for _ in range(3)} == {200}
+    assert len(store.labels()) == 1
+
+
+def test_back_shows_the_last_answer_and_lets_it_be_changed(client, store):
+    first = client.get("/by/ann").text
+    page = answered(client, "0.25").text
+    back = re.search(r'href="(/by/ann\?turn=[^"]+)"', page).group(1)
+    again = client.get(back).text
+    assert field(again, "item") == field(first, "item")
+    assert "you said 0.25" in again
+    client.post("/by/ann", data={"item": field(again, "item"), "repeat": "0", "score": "1"})
+    assert store.labels()["score"].tolist() == [1.0]
+
+
+def test_only_turns_already_taken_can_be_asked_for(client, store):
+    current = field(client.get("/by/ann").text, "item")
+    other = next(row for row in store.items().rows.tolist() if str(row) != current)
+    for turn in (f"{other}.0", "99999.0", "x", f"{other}.7", "²."):
+        assert field(client.get(f"/by/ann?turn={turn}").text, "item") == current
+
+
+def test_a_skipped_item_has_no_score(client, store):
+    answered(client, "")
+    assert store.labels()["score"].isna().tolist() == [True]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"score": "1.5"}, "from 0 to 1"),
+        ({"score": "nan"}, "from 0 to 1"),
+        ({"score": "high"}, "expected item, repeat and score"),
+        ({"item": "123456"}, "an item of this store"),
+        ({"item": "x"}, "expected item, repeat and score"),
+        ({"repeat": "5"}, "an item of this store"),
+        ({"seconds": "9" * 20_000}, "at most"),
+    ],
+)
+def test_answers_that_make_no_sense_are_said_to_be_so(client, store, changes, words):
+    response = answered(client, **changes)
+    assert response.status_code == 422
+    assert words in response.text
+    assert store.labels().empty
+
+
+def test_a_name_that_is_none_is_asked_again(client):
+    response = client.post("/", data={"name": " "})
+    assert response.status_code == 422
+    assert "expected a name" in response.text
+    assert client.get("/by/" + "x" * 50).status_code == 422
+
+
+def test_a_full_disk_keeps_the_item_and_says_so(client, store, monkeypatch):
+    def full(label):
+        raise StorageError("cannot use labels.db: database or disk is full")
+
+    monkeypatch.setattr(store, "label", full)
+    page = client.get("/by/ann").text
+    response = answered(client, "1")
+    assert response.status_code == 507
+    assert "full" in response.text
+    assert field(client.get("/by/ann").text, "item") == field(page, "item")
+
+
+def test_sampled_text_cannot_act(tmp_path):
+    inputs = torch.arange(10).reshape(2, 5) % 4
+    with store_of(tmp_path / "t.db", inputs, [NASTY, NASTY]) as store:
+        response = client_of(store, question="<i>Q</i>", guideline="<b>G</b>").get("/by/<u>ann")
+    page = response.text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp;" in page
+    for raw in ("<script>alert", "<u>", "<i>", "<b>G", "\u202e", "\x00"):
+        assert raw not in page
+    policy = response.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_images_are_pictures(tmp_path):
+    inputs = torch.randint(4, (3, 6, 5), generator=torch.Generator().manual_seed(0))
+    with store_of(tmp_path / "i.db", inputs) as store:
+        page = client_of(store).get("/by/ann").text
+    assert 'src="data:image/png;base64,' in page
+    assert "6 by 5 pixels" in page
+    colour = torch.zeros(2, 3, 6, 5, dtype=torch.int64)
+    colour[1, 0, 0, 0] = 1
+    with store_of(tmp_path / "c.db", colour) as store:
+        assert "data:image/png" in client_of(store).get("/by/ann").text
+
+
+def test_labels_come_as_csv_that_can_be_read_back(client, store, tmp_path):
+    answered(client, "0.5", quote(NAME, safe=""))
+    (tmp_path / "labels.csv").write_bytes(client.get("/labels.csv").content)
+    back = assay.read_annotations(tmp_path / "labels.csv")
+    assert back["annotator"].tolist() == [NAME]
+    assert back["score"].tolist() == [0.5]
+    assert {"item", "bin", "weight", "repeat"} <= set(back)
+
+
+def test_a_port_that_is_taken_is_said_to_be_so(store):
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(InputError, match="choose another with --port"):
+            serve_annotations(store, taken.getsockname()[1])
