@@ -179,7 +179,8 @@ def main() -> None:
         "--reshaped", type=int, default=None, help="devices reshaped one by one; all by default"
     )
     options = parser.parse_args()
-    run(options.data, options.cache, options.devices, options.reshaped or options.devices)
+    reshaped = options.devices if options.reshaped is None else options.reshaped
+    run(options.data, options.cache, options.devices, reshaped)
 
 
 if __name__ == "__main__":
