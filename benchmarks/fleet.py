@@ -141,7 +141,7 @@ def run(folder: Path, cache: Path, devices: int, reshaped: int) -> None:
 
 def _reshaped(home: assay.Trace, histogram: Histogram) -> dict[str, float]:
     try:
-        result = assay.reshape(home, histogram, EPSILON, time_limit=20)
+        result = assay.reshape(home, histogram, EPSILON, time_limit=300)
     except assay.AssayError:  # no subset matches, or none was found in time
         return {"reshaping": np.nan, "lower": np.nan, "upper": np.nan}
     estimate = result.estimate(assay.accuracy, replicates=200)
@@ -179,7 +179,8 @@ def main() -> None:
         "--reshaped", type=int, default=None, help="devices reshaped one by one; all by default"
     )
     options = parser.parse_args()
-    run(options.data, options.cache, options.devices, options.reshaped or options.devices)
+    reshaped = options.devices if options.reshaped is None else options.reshaped
+    run(options.data, options.cache, options.devices, reshaped)
 
 
 if __name__ == "__main__":

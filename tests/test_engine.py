@@ -123,13 +123,13 @@ def everything(engine):
         )
         for size in (0.5, 1.0, 2.0, 4.0)
     ]
-    table = assay.run_benchmark(guards, moved, resamples=50, engine=engine).table
+    table = assay.run_benchmark(guards, moved, resamples=20, engine=engine).table
     networks = {"narrow": trained(5), "wide": network}
     compared = assay.compare_monitorability(
-        networks, train, test, steps=4, resamples=50, epsilon_range=(0.1, 0.4), engine=engine
+        networks, train, test, steps=4, resamples=20, epsilon_range=(0.1, 0.4), engine=engine
     )
     space, edges = assay.InputSpace((8,), 2), np.arange(10) - 0.5
-    dist = assay.sample_outputs(total, space, bins=edges, budget=16_000, ladders=2, seed=3, engine=engine)
+    dist = assay.sample_outputs(total, space, bins=edges, budget=8_000, ladders=2, seed=3, engine=engine)
     bins = assay.Bins.from_data(held, width=2.0, neurons=(0, 1))
     reshaped = assay.reshape(network.observe(test), assay.Histogram.of(held, bins), 0.1)
     estimate = reshaped.estimate(replicates=120, engine=engine)
@@ -217,7 +217,7 @@ def test_a_ray_cluster_that_loses_a_node_gives_the_same_results(here, tmp_path):
 
 def test_ladders_are_weighted_by_their_precision(here):
     space = assay.InputSpace((8,), 2)
-    options = {"bins": np.arange(10) - 0.5, "budget": 8_000}
+    options = {"bins": np.arange(10) - 0.5, "budget": 5_000}
     parts = [assay.sample_outputs(total, space, seed=seed, **options) for seed in (0, 1)]
     joint = pooled(parts)
     weights = 1 / np.stack([part.error for part in parts]) ** 2
@@ -228,7 +228,7 @@ def test_ladders_are_weighted_by_their_precision(here):
     assert joint.diagnostics["evaluations"] == sum(part.diagnostics["evaluations"] for part in parts)
     exact = np.array([math.log(math.comb(8, k)) - 8 * math.log(2) for k in range(9)])
     assert (np.abs(joint.log_density - exact) < 4 * joint.error).all()
-    assert np.abs(np.array(here["density"]) - exact).max() < 0.5
+    assert np.abs(np.array(here["density"]) - exact).max() < 0.8
     for bin in range(9):
         assert joint.weights(bin).sum() == pytest.approx(1)
         assert (total(joint.samples(bin)) == bin).all()

@@ -163,6 +163,8 @@ def test_every_public_monitor_is_exported_or_refused_here():
 @pytest.mark.parametrize("name", EXPORTED)
 def test_scores_and_alarms_are_those_of_torch(name, setting, path):
     network, training, draw = setting
+    if "-" in name and draw is sequences:
+        pytest.skip("settings of one monitor differ alike on every network; the CNN and the MLP show them")
     guard = Guard(network, EXPORTED[name]().fit(training)).calibrate(training, 0.2)
     guard.export(path)
     inputs = draw(37, seed=2) * 1.1
