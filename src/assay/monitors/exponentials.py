@@ -25,10 +25,10 @@ class Exponentials:
     def of(cls, logits: Tensor, temperature: float = 1.0) -> "Exponentials":
         _, shifted = _shifted(logits, temperature)
         powers = shifted.exp()
-        top = shifted == 0
+        below = (powers * (shifted < 0)).sum(dim=0)
         # The top class counts 1, and so does each class that ties with it.
-        others = powers.masked_fill(top, 0).sum(dim=0) + (top.sum(dim=0) - 1)
-        return cls(shifted, powers, others)
+        ties = (powers.sum(dim=0) - below).round() - 1
+        return cls(shifted, powers, below + ties)
 
     @property
     def probabilities(self) -> Tensor:
