@@ -9,8 +9,9 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/assay demo
 
+# One thread: the tests' matrices are small, and two threads wait for each other where another job has a core.
 test: .venv/installed lint
-	$(BIN)/python -m pytest --durations=10
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10
 
 lint: .venv/installed
 	$(BIN)/ruff check .
