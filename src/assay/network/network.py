@@ -102,10 +102,7 @@ class Network:
         Time is that of the batched forward pass; memory that of the Trace and a batch. Inputs that came in
         one piece are kept without a copy.
         """
-        size = batch_size or self.batch_size
-        if allow_nonfinite and isinstance(data, Tensor) and len(data.shape) > 0 and 0 < len(data) <= size:
-            return self._glance(data, keep_inputs)
-        batches = Batches(data, self.encode, size, allow_nonfinite)
+        batches = Batches(data, self.encode, batch_size or self.batch_size, allow_nonfinite)
         kept = batches.whole if keep_inputs and not self.embeds else None
         gathered: dict[tuple[str, str], RowBuffer] = {}
         with torch.no_grad():
@@ -122,16 +119,6 @@ class Network:
                 for key, tensor in parts.items():
                     gathered.setdefault(key, RowBuffer()).add(tensor)
         return _trace(gathered, kept)
-
-    def _glance(self, data: Tensor, keep_inputs: bool) -> Trace:
-        """One batch that needs no check: the way of a guarded call, where every step of Python shows."""
-        with torch.no_grad():
-            raw = self.encode(data)
-            inputs = self.embed(raw)
-            logits, features = self._forward(inputs, self.layers)
-            # Cloned: they may be views of the inputs, which are not ours.
-            rows = {name: row.cpu().clone() for name, row in features.items()}
-            return Trace(logits.cpu().clone(), rows, None, inputs if keep_inputs else None)
 
     def gradient(
         self, inputs: Inputs, objective: Callable[[Trace], Tensor], labels: Tensor | None = None
