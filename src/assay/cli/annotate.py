@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.cli.options import Seed
+
 if TYPE_CHECKING:
     from assay import AnnotationItems, OutputDistribution
     from assay.omniinput.annotation_store import AnnotationStore
@@ -27,7 +29,7 @@ def annotate(
     question: Annotated[str | None, typer.Option(help="What the page asks.")] = None,
     guideline: Annotated[Path | None, typer.Option(help="A text file with the guideline.")] = None,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 8766,
-    seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
+    seed: Seed = 0,
     take: Annotated[
         Path | None, typer.Option(help="Put the labels of this csv or Label Studio export in, and stop.")
     ] = None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.options import ForMachines, Report, Seed
 from assay.cli.status import ALARM
 from assay.errors import InputError
 
@@ -50,10 +51,10 @@ def benchmark(
     ] = None,
     readouts: Annotated[Path | None, typer.Option(help="A folder for what was seen of every input.")] = None,
     output: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("benchmark.safetensors"),
-    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
-    seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
+    report: Report = None,
+    seed: Seed = 0,
     engine: Annotated[str, typer.Option(help="Where scenarios run: here, processes or ray.")] = "here",
-    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+    as_json: ForMachines = False,
 ) -> None:
     """Stream faults through a network with each of several monitors, and say which one to ship.
 
@@ -143,6 +144,7 @@ def _monitor(name: str, network: "Network") -> Any:
 def _parts(train: str, validation: str | None, seed: int) -> tuple[Any, Any]:
     import torch
 
+    from assay.benchmark.scenario import rows_of
     from assay.cli.reference import TRAIN, data_at
 
     learned = data_at(train, TRAIN)
@@ -151,10 +153,8 @@ def _parts(train: str, validation: str | None, seed: int) -> tuple[Any, Any]:
     inputs, labels = learned
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     cut = len(order) // 5
-    return tuple(
-        (inputs[rows] if hasattr(inputs, "shape") else [inputs[row] for row in rows.tolist()], labels[rows])
-        for rows in (order[cut:], order[:cut])
-    )  # type: ignore[return-value]
+    held, kept = order[:cut], order[cut:]
+    return (rows_of(inputs, kept), labels[kept]), (rows_of(inputs, held), labels[held])
 
 
 def _keep(result: "BenchmarkResult", output: Path, report: Path | None) -> None:

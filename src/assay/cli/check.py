@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.cli.options import ForMachines, Seed
 from assay.cli.status import ALARM, FINE, UNDECIDED
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def check(
         Path, typer.Option(help="A folder for report, guard, watch and the check itself.")
     ] = Path("assay-check"),
     junit: Annotated[Path | None, typer.Option(help="Where JUnit XML goes.")] = None,
-    seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+    seed: Seed = 0,
+    as_json: ForMachines = False,
 ) -> None:
     """Ask of a network what can be asked before it ships; write the report and a calibrated guard.
 
@@ -73,16 +74,15 @@ def check(
 
 def _keep(found: "Check", folder: Path, junit: Path | None) -> None:
     import assay
-    from assay.storage import write_whole
+    from assay.storage import made_folder, write_text_whole
 
-    folder.mkdir(parents=True, exist_ok=True)
+    made_folder(folder)
     assay.save(found, folder / "check.safetensors")
     assay.save(found.guard, folder / "guard.safetensors")
     assay.save(found.watch, folder / "watch.safetensors")
     assay.write_report([found, *found.parts()], folder / "report.html", title=found.title)
     if junit is not None:
-        text = assay.check.junit(found)
-        write_whole(junit, lambda temporary: Path(temporary).write_text(text, "utf-8"))
+        write_text_whole(junit, assay.check.junit(found))
 
 
 def _print(found: "Check", folder: Path, as_json: bool) -> None:

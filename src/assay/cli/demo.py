@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.options import ForMachines, Seed
+
 
 def demo(
     output: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("report.html"),
-    seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+    seed: Seed = 0,
+    as_json: ForMachines = False,
 ) -> None:
     """Train three small networks on bundled digits and answer what can be asked of them.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.cli.options import ForMachines, Report, Seed
 from assay.cli.status import ALARM
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def mira(
     estimator: Annotated[
         str, typer.Option(help="Of the covariance: empirical, ledoit_wolf or oas.")
     ] = "empirical",
-    seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
+    seed: Seed = 0,
     least_mira: Annotated[
         float | None,
         typer.Option(help="Exit with status 1 where the best score's lower bound is below this."),
@@ -38,8 +39,8 @@ def mira(
     output: Annotated[
         Path | None, typer.Option(help="Where the comparison goes, as a file of assay.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+    report: Report = None,
+    as_json: ForMachines = False,
 ) -> None:
     """Say how visible a network's failures are from inside, before it ships.
 

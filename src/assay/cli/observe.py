@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.options import ForMachines
+
 
 def observe(
     network: Annotated[
@@ -15,7 +17,7 @@ def observe(
     output: Annotated[Path, typer.Option(help="Where the Trace goes.")] = Path("trace.safetensors"),
     layer: Annotated[list[str] | None, typer.Option(help="A layer to watch; may be repeated.")] = None,
     keep_inputs: Annotated[bool, typer.Option(help="Keep the inputs in the Trace.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+    as_json: ForMachines = False,
 ) -> None:
     """Run a network on data and save what it did.
 

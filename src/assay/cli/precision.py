@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.options import ForMachines, Report, Seed
 from assay.cli.status import UNDECIDED
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ def precision(
     ],
     confident: Annotated[str, typer.Option(help="Which outputs the model is sure at: low or high.")] = "low",
     output: Annotated[Path, typer.Option(help="Where the curve goes.")] = Path("precision.safetensors"),
-    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
-    seed: Annotated[int, typer.Option(help="Every random choice follows from it.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+    report: Report = None,
+    seed: Seed = 0,
+    as_json: ForMachines = False,
 ) -> None:
     """Precision and recall over the whole input space. Status 3 if the distribution did not converge.
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from assay.cli.options import ForMachines
 from assay.errors import InputError
 
 
@@ -16,7 +17,7 @@ def report(
     network: Annotated[
         str | None, typer.Option(help="module:factory of the network that a result was made with.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+    as_json: ForMachines = False,
 ) -> None:
     """Write saved results to one HTML page that needs nothing else.
 

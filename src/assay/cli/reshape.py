@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.options import ForMachines, Report
 from assay.cli.status import ALARM, UNDECIDED
 from assay.errors import InputError
 
@@ -33,10 +34,10 @@ def reshape(
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Where the result goes.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Where the picture goes (png, svg or pdf).")] = None,
-    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
+    report: Report = None,
     time_limit: Annotated[float, typer.Option(help="Seconds for the solver.")] = 600.0,
     seed: Annotated[int, typer.Option(help="Decides between subsets of equal size.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+    as_json: ForMachines = False,
 ) -> None:
     """Keep the part of a test set that looks like operation, and measure on it.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.options import ForMachines, Report, Seed
 from assay.cli.status import UNDECIDED
 
 if TYPE_CHECKING:
@@ -49,15 +50,12 @@ Evaluations = Annotated[int | None, typer.Option(help="Model evaluations at most
 Seconds = Annotated[float | None, typer.Option(help="Seconds at most.")]
 Sampler = Annotated[str, typer.Option(help="auto, tempering, multicanonical or importance.")]
 Kernels = Annotated[list[str] | None, typer.Option(help="A kind of move; may be repeated.")]
-Seed = Annotated[int, typer.Option(help="Every random choice follows from it.")]
 Ladders = Annotated[int, typer.Option(help="Independent runs that share the budget.")]
 Engine = Annotated[str, typer.Option(help="Where ladders run: here, processes or ray.")]
 Kept = Annotated[
     Path | None, typer.Option(help="Where the run is kept; an interrupted one goes on from there.")
 ]
 Output = Annotated[Path, typer.Option(help="Where the distribution goes.")]
-Report = Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")]
-ForMachines = Annotated[bool, typer.Option("--json", help="Print for machines.")]
 
 
 def sample(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.cli.options import ForMachines, Report
 from assay.cli.status import ALARM, FINE, UNDECIDED
 from assay.errors import InputError
 
@@ -33,10 +34,10 @@ def volatility(
         int, typer.Option(help="After how many rows of the stream neighbours are no longer alike.")
     ] = 1,
     plot: Annotated[Path | None, typer.Option(help="Where the plot goes (png, svg or pdf).")] = None,
-    report: Annotated[Path | None, typer.Option(help="Where the report goes, as HTML.")] = None,
+    report: Report = None,
     stop: Annotated[bool, typer.Option("--stop", help="Stop at the first alarm.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of the reference windows.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print for machines.")] = False,
+    as_json: ForMachines = False,
 ) -> None:
     """Watch predictions for a change in certainty, without labels.
 
