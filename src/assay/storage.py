@@ -110,6 +110,21 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[str], object]) ->
         Path(temporary).unlink(missing_ok=True)
 
 
+def write_text_whole(path: str | os.PathLike[str], text: str) -> None:
+    """Write UTF-8 text to `path`, whole or not at all."""
+    write_whole(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+
+
+def made_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder, made where it was not there; a clear error where it cannot be."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make the folder {folder}: {error.strerror}; choose another") from error
+    return folder
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

@@ -11,7 +11,7 @@ import pandas as pd
 from assay.benchmark.scenario import Scenario, digest
 from assay.errors import MissingExtraError, StorageError
 from assay.guard import Guard
-from assay.storage import write_whole
+from assay.storage import made_folder, write_text_whole, write_whole
 
 
 class Cells:
@@ -28,8 +28,8 @@ class Cells:
         readouts: str | os.PathLike[str] | None,
         settings: Mapping[str, Any],
     ) -> None:
-        self.checkpoint = None if checkpoint is None else _folder(checkpoint)
-        self.readouts = None if readouts is None else _folder(readouts)
+        self.checkpoint = None if checkpoint is None else made_folder(checkpoint)
+        self.readouts = None if readouts is None else made_folder(readouts)
         self.settings = json.dumps(settings, sort_keys=True)
         self._guards: dict[str, str] = {}
         if self.readouts is not None:
@@ -63,10 +63,7 @@ class Cells:
             readout.insert(0, "guard", name)
             write_whole(self._parquet(key), lambda temporary: readout.to_parquet(temporary, index=False))
         if self.checkpoint is not None:
-            text = json.dumps(row)
-            write_whole(
-                self.checkpoint / f"{key}.json", lambda temporary: Path(temporary).write_text(text, "utf-8")
-            )
+            write_text_whole(self.checkpoint / f"{key}.json", json.dumps(row))
 
     def _key(self, name: str, guard: Guard, scenario: Scenario) -> str:
         if name not in self._guards:
@@ -78,12 +75,3 @@ class Cells:
     def _parquet(self, key: str) -> Path:
         assert self.readouts is not None
         return self.readouts / f"{key}.parquet"
-
-
-def _folder(path: str | os.PathLike[str]) -> Path:
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot make the folder {folder}: {error.strerror}; choose another") from error
-    return folder

@@ -14,7 +14,7 @@ from assay.omniinput.annotation_items import AnnotationItems
 from assay.omniinput.annotation_order import Turn
 from assay.omniinput.annotation_scores import framed_scores
 from assay.omniinput.annotation_store import AnnotationStore, Label, is_store
-from assay.storage import write_whole
+from assay.storage import write_text_whole, write_whole
 
 SCALE = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -54,7 +54,7 @@ def write_annotations(
     if items is None:
         raise InputError("expected items for Label Studio's tasks, got none; pass what was chosen")
     text = json.dumps(label_studio_tasks(items, labels), ensure_ascii=False, indent=1)
-    write_whole(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+    write_text_whole(path, text)
 
 
 def labels_of(frame: pd.DataFrame) -> list[Label]:

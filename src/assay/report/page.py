@@ -16,7 +16,7 @@ import pandas as pd
 import assay
 from assay.errors import InputError
 from assay.report.section import Section
-from assay.storage import write_whole
+from assay.storage import write_text_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,12 +43,7 @@ def write_report(
         version=assay.__version__,
         date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
-    write_whole(path, lambda temporary: _write(temporary, page))
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    write_text_whole(path, page)
 
 
 def _template() -> jinja2.Template:
