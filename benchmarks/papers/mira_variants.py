@@ -19,6 +19,7 @@ from assay.mira.chi_square import surprisal
 from assay.mira.perturbation_range import found_range
 from assay.mira.score import swept
 from assay.mira.settings import Settings
+from assay.mira.shuffle import shuffled
 from assay.mira.weights import epsilon_steps, step_weights
 from assay.network import perturbable, replaced
 
@@ -112,13 +113,6 @@ def blends(values: Tensor, labels: Tensor, seed: int) -> Tensor:
     return (values + values[other]) / 2
 
 
-def shuffled(values: Tensor, labels: Tensor, seed: int) -> Tensor:
-    """Every value from another input at the same place: marginals stay, what joins them goes."""
-    flat = values.flatten(1)
-    keys = torch.rand(flat.shape, generator=torch.Generator().manual_seed(seed))
-    return flat.gather(0, keys.argsort(dim=0)).view_as(values)
-
-
 def noise(values: Tensor, labels: Tensor, seed: int) -> Tensor:
     drawn = torch.randn(values.shape, generator=torch.Generator().manual_seed(seed))
     return drawn * values.std() + values.mean()
@@ -138,7 +132,11 @@ def synthetic_variants(
         "energy": assay.monitors.Energy().fit(fitted),
     }
     best = {}
-    for name, make in (("blend", blends), ("shuffle", shuffled), ("noise", noise)):
+    for name, make in (
+        ("blend", blends),
+        ("shuffle", lambda values, _, seed: shuffled(values, seed)),
+        ("noise", noise),
+    ):
         made = network.observe(replaced(inputs, make(perturbable(inputs), labels, seed)))
         values = {
             kind: auroc(monitor.score(known).numpy(), monitor.score(made).numpy())

@@ -102,9 +102,23 @@ def multiclass_mcc_interval(
     Each count is drawn from its own Poisson distribution: given their total, such counts are multinomial, and
     MCC does not depend on the total. With many classes this is ten times as fast.
     """
-    if not len(labels):
-        return float("nan"), float("nan")
+    return _drawn_interval(*_paired(labels, answers), settings)
+
+
+def agreement(
+    name: str, labels: NDArray[Any], answers: NDArray[Any], settings: Mapping[str, Any]
+) -> dict[str, float]:
+    """`multiclass_mcc` under this name, with `_low` and `_high` beside it."""
     pairs, counts = _paired(labels, answers)
+    low, high = _drawn_interval(pairs, counts, settings)
+    return {name: float(_gorodkin(pairs, counts[None])[0]), f"{name}_low": low, f"{name}_high": high}
+
+
+def _drawn_interval(
+    pairs: NDArray[np.intp], counts: Numbers, settings: Mapping[str, Any]
+) -> tuple[float, float]:
+    if not len(counts):
+        return float("nan"), float("nan")
     generator = np.random.default_rng(settings["seed"])
     draws = generator.poisson(counts, size=(settings["resamples"], len(counts)))
     tail = (1 - settings["confidence"]) / 2
@@ -112,19 +126,12 @@ def multiclass_mcc_interval(
     return float(low), float(high)
 
 
-def agreement(
-    name: str, labels: NDArray[Any], answers: NDArray[Any], settings: Mapping[str, Any]
-) -> dict[str, float]:
-    """`multiclass_mcc` under this name, with `_low` and `_high` beside it."""
-    low, high = multiclass_mcc_interval(labels, answers, settings)
-    return {name: multiclass_mcc(labels, answers), f"{name}_low": low, f"{name}_high": high}
-
-
 def _paired(labels: NDArray[Any], answers: NDArray[Any]) -> tuple[NDArray[np.intp], Numbers]:
     """The distinct pairs of label and answer as codes (pairs, 2), and how often each occurred."""
-    codes = np.unique(np.concatenate([labels, answers]), return_inverse=True)[1].reshape(2, -1)
-    pairs, counts = np.unique(codes, axis=1, return_counts=True)
-    return pairs.T, counts.astype(np.float64)
+    classes, codes = np.unique(np.concatenate([labels, answers]), return_inverse=True)
+    count, size = len(labels), max(1, len(classes))
+    cells, counts = np.unique(codes[:count] * size + codes[count:], return_counts=True)
+    return np.stack(np.divmod(cells, size), axis=1), counts.astype(np.float64)
 
 
 def _gorodkin(pairs: NDArray[np.intp], counts: NDArray[Any]) -> Numbers:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from assay.errors import InputError
 from assay.mira.settings import Settings
 from assay.monitors import ODIN, Energy, Mahalanobis, Monitor
 from assay.monitors.reservoir import Reservoir
+from assay.monitors.separation import separation
 from assay.network import Network, length, perturbable, replaced, rows
 from assay.network.batches import Batches
 from assay.trace import Inputs, Trace
@@ -129,11 +129,9 @@ def _scores(network: Network, data: Any, monitors: Mapping[str, Monitor]) -> dic
 
 
 def _auroc(known: Tensor, unknown: Tensor) -> float:
-    """The chance that an unknown input scores above a known one; a score that is not finite is suspicious."""
-    values = torch.cat([known, unknown]).nan_to_num(nan=torch.inf, neginf=-1e300, posinf=torch.inf)
-    finite = values.clamp(max=torch.finfo(torch.float64).max)
-    truth = np.repeat([0, 1], [len(known), len(unknown)])
-    return float(roc_auc_score(truth, finite.numpy()))
+    """The chance that an unknown input scores above a known one; NaN is as suspicious as can be."""
+    known, unknown = (scores.nan_to_num(torch.inf, torch.inf, -torch.inf) for scores in (known, unknown))
+    return separation(known.numpy(), unknown.numpy())[0]
 
 
 def _sampled(network: Network, data: Any, count: int, seed: int) -> Inputs:
