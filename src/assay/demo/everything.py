@@ -13,7 +13,7 @@ from assay.report import Section
 LEVELS = 3
 """Grey values of a pixel: black, grey, white."""
 
-BUDGET = 60_000
+BUDGET = 200_000
 
 
 def everything(setting: Setting) -> Section:
@@ -41,13 +41,19 @@ def everything(setting: Setting) -> Section:
         "nearest to a real zero a score from 0, as far from it as random images are, to 1, as near as real "
         "ones are. "
     )
+    advice = (
+        "Look at the inputs it is surest about. Where most of them are wrong, its confidence says "
+        "nothing outside the data it was trained on: put a guard on its inputs, or train it to reject such "
+        "images. With people as judges: assay annotate."
+    )
     return Section(
         "What it believes about every image",
         words + result.summary(),
         "What does it believe about inputs nobody ever collected?",
         [result.plot()],
         result.to_frame(),
-        [Section(curve.title, judged + curve.summary(), "", [curve.plot()], curve.to_frame())],
+        [Section(curve.title, judged + curve.summary(), "", curve.figures(), curve.to_frame())],
+        advice,
     )
 
 
