@@ -95,7 +95,7 @@ def test_every_command_speaks_to_machines(name):
 
 
 def test_what_cannot_be_decided_has_a_status_of_its_own(monkeypatch, capsys):
-    def undecided():
+    def undecided(standalone_mode):
         raise UndecidedError("expected more, got little; gather more")
 
     monkeypatch.setattr(sys.modules[main.__module__], "app", undecided)
@@ -103,3 +103,22 @@ def test_what_cannot_be_decided_has_a_status_of_its_own(monkeypatch, capsys):
         main()
     assert stopped.value.code == 3
     assert capsys.readouterr().err == "assay: expected more, got little; gather more\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["demo", "--nonsense"], "No such option: --nonsense"),
+        (["nosuch"], "No such command 'nosuch'"),
+        (["demo", "--seed", "abc"], "Invalid value for '--seed'"),
+        (["check", "mine:network"], "Missing option '--data'"),
+    ],
+)
+def test_a_wrong_option_is_one_line_that_names_the_help(monkeypatch, capsys, arguments, said):
+    monkeypatch.setattr(sys, "argv", ["assay", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"assay: {said}")
+    assert line.endswith("--help")

@@ -1,7 +1,7 @@
 """The application: every command by its name, errors on one line."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -60,14 +60,29 @@ def options(
         raise typer.Exit
 
 
+USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
+"""What typer raises for wrong options; which package it comes from depends on typer's version."""
+
+
 def main() -> None:
-    """Run a command; an error of assay's is one line and status 2 or 3, its traceback with --debug."""
+    """Run a command; an error is one line and status 2 or 3, with --debug that of assay has its traceback."""
     from assay.errors import AssayError, UndecidedError
 
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except USAGE_ERROR as error:
+        _say_usage(error)
+        sys.exit(WRONG_USE)
     except AssayError as error:
         if "--debug" in sys.argv:
             raise
         print(f"assay: {error}", file=sys.stderr)
         sys.exit(UNDECIDED if isinstance(error, UndecidedError) else WRONG_USE)
+
+
+def _say_usage(error: Any) -> None:
+    if len(sys.argv) == 1:  # nothing was asked: the help was asked for
+        error.show()
+        return
+    words = error.format_message().rstrip(".")
+    print(f"assay: {words}; see {error.ctx.command_path if error.ctx else 'assay'} --help", file=sys.stderr)
