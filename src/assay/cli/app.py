@@ -1,6 +1,10 @@
 """The application: every command by its name, errors on one line."""
 
+import functools
 import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +33,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+PLACES = {"output", "report", "junit"}
+"""Options that say where something is written."""
+
 COMMANDS = (
     annotate,
     benchmark,
@@ -44,8 +51,32 @@ COMMANDS = (
     serve,
     volatility,
 )
+
+
+def _with_places_checked(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, refusing before any work a place that nothing can be written to."""
+
+    @functools.wraps(command)
+    def checked(**given: Any) -> None:
+        for name in PLACES - ({"output"} if command is check else set()):  # a check makes its own folder
+            if isinstance(given.get(name), Path):
+                _expect_folder(given[name])
+        command(**given)
+
+    return checked
+
+
+def _expect_folder(path: Path) -> None:
+    from assay.errors import StorageError
+
+    if not path.absolute().parent.is_dir():
+        raise StorageError(
+            f"cannot write {path}: no such folder; choose a folder that exists and is writable"
+        )
+
+
 for command in COMMANDS:
-    app.command()(command)
+    app.command()(_with_places_checked(command))
 
 
 @app.callback(invoke_without_command=True)
@@ -65,7 +96,7 @@ USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
 
 
 def main() -> None:
-    """Run a command; an error is one line and status 2 or 3, with --debug that of assay has its traceback."""
+    """Run a command; an error is one line and status 2 or 3, with --debug after its traceback."""
     from assay.errors import AssayError, UndecidedError
 
     try:
@@ -75,7 +106,7 @@ def main() -> None:
         sys.exit(WRONG_USE)
     except AssayError as error:
         if "--debug" in sys.argv:
-            raise
+            traceback.print_exc()
         print(f"assay: {error}", file=sys.stderr)
         sys.exit(UNDECIDED if isinstance(error, UndecidedError) else WRONG_USE)
 
