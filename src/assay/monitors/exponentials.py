@@ -45,8 +45,9 @@ class Exponentials:
 
 def doubt(logits: Tensor, temperature: float = 1.0) -> Tensor:
     """1 - max_k p_k, p = softmax(l / temperature), as the sum of the other probabilities."""
-    others = Exponentials.of(logits, temperature).others
-    return others / (1 + others)
+    # Fewer operations than by `Exponentials`, which is what counts in a guarded call on a single input.
+    probabilities = torch.softmax(_columns(logits, temperature), dim=0)
+    return probabilities.scatter_(0, logits.argmax(dim=1)[None], 0.0).sum(dim=0)
 
 
 def log_sum_exp(logits: Tensor, temperature: float = 1.0) -> Tensor:
