@@ -104,6 +104,16 @@ def test_sums_are_single_only_where_rounding_cannot_show(correlation, dtype):
     assert np.linalg.norm(changed, 2) < (4e-6 if dtype == torch.float32 else 1e-9)
 
 
+def test_units_that_never_fire_do_not_make_sums_slow():
+    features, labels = data(5000, 4, 2, seed=3)
+    features[:, 1], features[:, 2] = 0.0, 0.1
+    moments = ClassMoments(2, 4)
+    for block, classes in zip(features.split(1000), labels.split(1000), strict=True):
+        moments.add(block, classes)
+    assert moments._dtype == torch.float32
+    assert (moments.scatter[1:3].abs() < 1e-9).all()
+
+
 def test_products_are_added_to_the_upper_triangle_in_place():
     rows = torch.randn(50, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     total = torch.ones(300, 300, dtype=torch.float64)

@@ -129,8 +129,11 @@ class ClassMoments:
         return self._sums / self.counts.clamp(min=1)[:, None]
 
     def _look(self) -> None:
-        """Decide how precise the coming rows have to be."""
-        self._dtype = torch.float32 if amplification(self.scatter) <= _SINGLE else torch.float64
+        """Decide how precise the coming rows have to be; features that never vary round nothing."""
+        scatter = self.scatter
+        varies = scatter.diagonal() > 0
+        single = amplification(scatter[varies][:, varies]) <= _SINGLE
+        self._dtype = torch.float32 if single else torch.float64
         self._next_look = 8 * self.rows
 
     def _centred(self, features: Tensor, classes: Tensor) -> Tensor:
