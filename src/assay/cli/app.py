@@ -1,7 +1,11 @@
 """The application: every command by its name, errors on one line."""
 
+import functools
 import sys
-from typing import Annotated
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -29,6 +33,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+PLACES = {"output", "report", "junit"}
+"""Options that say where something is written."""
+
 COMMANDS = (
     annotate,
     benchmark,
@@ -44,8 +51,32 @@ COMMANDS = (
     serve,
     volatility,
 )
+
+
+def _with_places_checked(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, refusing before any work a place that nothing can be written to."""
+
+    @functools.wraps(command)
+    def checked(**given: Any) -> None:
+        for name in PLACES - ({"output"} if command is check else set()):  # a check makes its own folder
+            if isinstance(given.get(name), Path):
+                _expect_folder(given[name])
+        command(**given)
+
+    return checked
+
+
+def _expect_folder(path: Path) -> None:
+    from assay.errors import StorageError
+
+    if not path.absolute().parent.is_dir():
+        raise StorageError(
+            f"cannot write {path}: no such folder; choose a folder that exists and is writable"
+        )
+
+
 for command in COMMANDS:
-    app.command()(command)
+    app.command()(_with_places_checked(command))
 
 
 @app.callback(invoke_without_command=True)
@@ -60,14 +91,29 @@ def options(
         raise typer.Exit
 
 
+USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
+"""What typer raises for wrong options; which package it comes from depends on typer's version."""
+
+
 def main() -> None:
-    """Run a command; an error of assay's is one line and status 2 or 3, its traceback with --debug."""
+    """Run a command; an error is one line and status 2 or 3, with --debug after its traceback."""
     from assay.errors import AssayError, UndecidedError
 
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
+    except USAGE_ERROR as error:
+        _say_usage(error)
+        sys.exit(WRONG_USE)
     except AssayError as error:
         if "--debug" in sys.argv:
-            raise
+            traceback.print_exc()
         print(f"assay: {error}", file=sys.stderr)
         sys.exit(UNDECIDED if isinstance(error, UndecidedError) else WRONG_USE)
+
+
+def _say_usage(error: Any) -> None:
+    if len(sys.argv) == 1:  # nothing was asked: the help was asked for
+        error.show()
+        return
+    words = error.format_message().rstrip(".")
+    print(f"assay: {words}; see {error.ctx.command_path if error.ctx else 'assay'} --help", file=sys.stderr)
