@@ -5,6 +5,7 @@ import pytest
 import torch
 from exact import all_inputs
 
+from assay.errors import GradientError
 from assay.omniinput.kernels import KERNELS, kernels_of
 from assay.omniinput.kernels.block import Block
 from assay.omniinput.kernels.chain import Tempered, init
@@ -96,6 +97,7 @@ def assert_detailed_balance(moved, log_weight):
         (Langevin(step_size=0.5), ordinal, None),
         ("tilted", output, relaxed),
         ("tilted", ordinal, None),
+        ("hamiltonian", ordinal, None),
     ],
 )
 def test_detailed_balance_holds(kernel, function, relaxation, target):
@@ -108,6 +110,50 @@ def test_detailed_balance_holds(kernel, function, relaxation, target):
     moved, outputs, aimed = flows(chosen, problem, build[target], groups_of=lambda rows: rows)
     weight = FLAT if target == "flat" else Tempered(aimed.betas[: len(outputs)])
     assert_detailed_balance(moved, weight.log_weight(outputs).numpy())
+
+
+def test_a_hamiltonian_move_is_always_accepted_and_forgets_where_it_was_without_a_force():
+    space = InputSpace((400,), 50)
+    problem = Problem(lambda inputs: inputs.float().sum(dim=1), space, gradients=True)
+    state = init(torch.full((30, 400), 49), problem)
+    (kernel,) = kernels_of("hamiltonian")
+    target = Tempered(torch.zeros(30, dtype=torch.float64))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        state, info = kernel.step(state, target, problem, generator)
+        assert info.probability.min() > 1 - 1e-3
+    # Uniform again: the mean of 12,000 values within four standard errors.
+    assert state.sites.double().mean() == pytest.approx(24.5, abs=4 * 14.43 / 12_000**0.5)
+    assert problem.evaluations == 30 + 3 * 4 * 30
+
+
+def test_a_hamiltonian_move_learns_its_step_and_carries_it_to_a_new_ladder():
+    """A rung that rejects gets shorter steps; one that accepts everything none beyond a quarter turn."""
+    space = InputSpace((40,), 256)
+    problem = Problem(lambda inputs: (inputs.float() - 100).square().sum(dim=1) / 1e4, space, gradients=True)
+    state = init(space.draw(8, torch.Generator().manual_seed(1)), problem)
+    (kernel,) = kernels_of("hamiltonian")
+    target = Tempered(torch.tensor([0.0, 200.0], dtype=torch.float64).repeat(4))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(60):
+        for _ in range(4):
+            state, _ = kernel.step(state, target, problem, generator, groups=4)
+        kernel.watch(state.sites, 2, 256)
+    free, bound = kernel.angles.tolist()
+    assert free == pytest.approx(np.pi / 8)
+    assert bound < 0.3 * free
+    found = torch.stack([kernel.step(state, target, problem, generator, 4)[1].probability for _ in range(20)])
+    assert 0.4 < found.reshape(20, 4, 2)[:, :, 1].mean() < 0.9
+    kernel.learn(np.array([0, 0, 1]))
+    assert kernel.angles.tolist() == [free, free, bound]
+
+
+def test_a_hamiltonian_move_needs_ordered_values():
+    problem = Problem(output, SPACE, gradients=True, relaxed=relaxed)
+    state = init(SPACE.draw(4, torch.Generator().manual_seed(0)), problem)
+    (kernel,) = kernels_of("hamiltonian")
+    with pytest.raises(GradientError, match="ordered values"):
+        kernel.step(state, Tempered(torch.ones(4, dtype=torch.float64)), problem, torch.Generator())
 
 
 def test_a_tilted_redraw_is_always_accepted_where_the_output_is_linear():

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.omniinput.exchange import RoundTrips, swapped
+from assay.omniinput.exchange import RoundTrips, swap_rejections, swapped
 from assay.omniinput.kernels.chain import State
 from assay.omniinput.ladder import Reach, Visit, first_ladder, next_ladder
 from assay.omniinput.record import Record, bin_index, fine_edges
@@ -60,7 +60,8 @@ def test_swaps_keep_the_joint_target_of_two_rungs():
         [torch.multinomial(w, pairs, replacement=True, generator=generator) for w in weights], 1
     )
     state = State(drawn.reshape(-1, 1), levels[drawn.flatten()])
-    after, origin, rejections = swapped(state, betas.numpy(), pairs, 0, generator)
+    rejections = swap_rejections(state.outputs.numpy().reshape(pairs, 2), betas.numpy())
+    after, origin = swapped(state, betas.numpy(), pairs, 0, generator)
     assert torch.equal(after.outputs, state.outputs[origin])
     found = after.outputs.reshape(-1, 2).eq(1.5).double()
     # Five binomial standard errors of 200,000 pairs.
@@ -73,12 +74,17 @@ def test_swaps_keep_the_joint_target_of_two_rungs():
     )
 
 
-def test_round_trips_count_there_and_back():
-    trips = RoundTrips.none(1)
-    here, away = np.array([True]), np.array([False])
-    for first, last in [(here, away), (away, here), (here, away), (away, here), (here, away)]:
-        trips.touch(first, last)
-    assert trips.total == 2
+def test_round_trips_count_there_and_back_to_each_end():
+    """One walker on a ladder with home in the middle; what it did before it was home first does not count."""
+    trips = RoundTrips.none(1, ends=2)
+    here, away = np.array([0]), np.zeros(0, dtype=np.int64)
+    places = {"home": (here, [away, away]), "first": (away, [here, away]), "last": (away, [away, here])}
+    for place in ["first", "home", "last", "home", "first", "first", "home", "home", "last"]:
+        trips.touch(*places[place])
+    assert trips.trips.tolist() == [1, 1]
+    trips.touch(*places["home"])
+    assert trips.trips.tolist() == [1, 2]
+    assert trips.total == 1
 
 
 @given(st.lists(st.floats(-50, 50, allow_nan=False), min_size=1, max_size=40))

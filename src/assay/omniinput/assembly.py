@@ -33,7 +33,7 @@ def tempering_distribution(run: Tempering) -> OutputDistribution:
         run.problem.space,
         lambda outputs: -log_mixture(outputs, betas, draws, found.solution),
     )
-    acceptance = 1 - run.rejections / max(run.swaps, 1)
+    acceptance = 1 - run.rejections / max(run.moves, 1)
     effective = _effective(found)
     apart, reasons = convergence.agreement(found.by_ensemble, found.error / found.inflation)
     reasons += convergence.ladder_reasons(acceptance, run.trips.total)

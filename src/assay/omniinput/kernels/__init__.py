@@ -11,6 +11,7 @@ from assay.errors import InputError
 from assay.omniinput.kernels.block import Block
 from assay.omniinput.kernels.chain import Kernel
 from assay.omniinput.kernels.crossover import Crossover
+from assay.omniinput.kernels.hamiltonian import Hamiltonian
 from assay.omniinput.kernels.informed import Informed
 from assay.omniinput.kernels.langevin import Langevin
 from assay.omniinput.kernels.learned import Learned
@@ -27,6 +28,7 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "informed": Informed,
     "tilted": Tilted,
     "langevin": Langevin,
+    "hamiltonian": Hamiltonian,
 }
 
 AUTO = ("learned", "learned", "crossover")

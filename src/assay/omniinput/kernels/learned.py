@@ -17,6 +17,9 @@ from torch import Tensor
 from assay.omniinput.kernels.chain import Info, State, Target, metropolis_hastings
 from assay.omniinput.problem import Problem
 
+Array = NDArray[np.float64]
+Values = NDArray[np.int64]
+
 MOST_VALUES = 1024  # pair counts grow with the square of the values; above this, proposals stay uniform
 FEWEST_PSEUDO_COUNTS, MOST_PSEUDO_COUNTS = 1.0, 1e6
 UNIFORM = 0.02  # share of uniform draws in every step of the chain, so that nothing becomes impossible
@@ -33,6 +36,7 @@ class Learned:
     gradients: bool = False
     steps: Tensor | None = field(default=None, repr=False)
     counts: Tensor | None = field(default=None, repr=False)
+    _logs: Array | None = field(default=None, repr=False)
 
     def step(
         self, state: State, target: Target, problem: Problem, generator: torch.Generator, groups: int = 1
@@ -44,49 +48,65 @@ class Learned:
             drawn = torch.randint(values, (rows, 1), generator=generator)
             proposed = state.sites.scatter(1, site, drawn)
             return metropolis_hastings(state, proposed, problem(proposed), 0.0, target, generator)
-        length = int((sites + 1) ** float(torch.rand((), generator=generator)))
-        start = int(torch.randint(sites - length + 1, (), generator=generator))
-        proposed = self._redrawn(self.steps, state.sites, start, length, generator)
-        log_hastings = self._log_weight(state.sites, start, length) - self._log_weight(
-            proposed, start, length
-        )
+        shape = torch.rand(2, dtype=torch.float64, generator=generator).tolist()
+        length = int((sites + 1) ** shape[0])
+        start = int((sites - length + 1) * shape[1])
+        uniform = torch.rand(length, rows, dtype=torch.float64, generator=generator).numpy()
+        present = state.sites.numpy()
+        redrawn = self._redrawn(present, start, length, uniform)
+        before, after = self._log_weights(np.stack([present, redrawn]), start, length)
+        proposed, log_hastings = torch.from_numpy(redrawn), torch.from_numpy(before - after)
         return metropolis_hastings(state, proposed, problem(proposed), log_hastings, target, generator)
 
-    def _redrawn(
-        self, steps: Tensor, sites: Tensor, start: int, length: int, generator: torch.Generator
-    ) -> Tensor:
-        """Values from `start` on drawn in order, each given the one before and what has to follow."""
-        rung = torch.arange(len(sites)) % len(steps)
+    def _redrawn(self, sites: Values, start: int, length: int, uniform: Array) -> Values:
+        """Values from `start` on drawn in order, each given the one before and what has to follow.
+
+        In numpy, like all of this: a step has a few rows of a few values, and numpy's calls cost less.
+        """
+        assert self.steps is not None
+        steps = self.steps.numpy()
+        rungs, values = len(steps), steps.shape[2]
+        rung = np.arange(len(sites)) % rungs
         ahead = self._messages(steps, sites, start, length, rung)
-        proposed = sites.clone()
-        before = torch.full_like(rung, steps.shape[2]) if start == 0 else sites[:, start - 1]
+        flat, base = steps.reshape(-1, values), rung * (values + 1)
+        proposed = sites.copy()
+        before = np.full(len(sites), values) if start == 0 else sites[:, start - 1]
         for place in range(length):
-            choice = steps[rung, before] * ahead[place]
-            before = torch.multinomial(choice, 1, generator=generator)[:, 0]
+            total = (flat.take(base + before, axis=0) * ahead[place]).cumsum(axis=1)
+            before = np.count_nonzero(total < (uniform[place] * total[:, -1])[:, None], axis=1)
             proposed[:, start + place] = before
         return proposed
 
-    def _messages(self, steps: Tensor, sites: Tensor, start: int, length: int, rung: Tensor) -> list[Tensor]:
+    def _messages(
+        self, steps: Array, sites: Values, start: int, length: int, rung: Values
+    ) -> list[Array] | Array:
         """For each place and value, the probability that the chain goes on to the site after the stretch."""
         rows, end = len(sites), start + length
-        last = torch.ones(rows, steps.shape[2], dtype=torch.float64)
-        if end < sites.shape[1]:
-            last = steps[rung, :-1, sites[:, end]]
-        messages = [last]
-        onward = steps[:, :-1].transpose(1, 2)
+        if end == sites.shape[1]:  # the chain ends anywhere
+            return np.ones((length, 1, 1))
+        messages = [steps[rung, :-1, sites[:, end]]]
+        onward = steps[:, :-1].transpose(0, 2, 1)
         for _ in range(length - 1):
-            by_rung = messages[-1].reshape(-1, len(steps), steps.shape[2]).transpose(0, 1)
-            after = (by_rung @ onward).transpose(0, 1).reshape(rows, -1)
-            messages.append(after / after.amax(dim=1, keepdim=True))
+            by_rung = messages[-1].reshape(-1, len(steps), steps.shape[2]).transpose(1, 0, 2)
+            after = (by_rung @ onward).transpose(1, 0, 2).reshape(rows, -1)
+            messages.append(after / after.max(axis=1, keepdims=True))
         return messages[::-1]
 
-    def _log_weight(self, sites: Tensor, start: int, length: int) -> Tensor:
-        """ln of the chain's probability of the stretch and the site after it; the rest of q cancels."""
+    def _log_weights(self, sites: Values, start: int, length: int) -> Array:
+        """ln of the chain's probability of the stretch and the site after it; the rest of q cancels.
+
+        Of several states of all rows at once, (states, rows, sites) to (states, rows).
+        """
         assert self.steps is not None
-        rung = torch.arange(len(sites)) % len(self.steps)
-        framed = torch.nn.functional.pad(sites, (1, 0), value=self.steps.shape[2])
-        part = framed[:, start : start + length + 2]
-        return self.steps[rung[:, None], part[:, :-1], part[:, 1:]].log().sum(dim=1)
+        if self._logs is None:
+            self._logs = np.log(self.steps.numpy())
+        rungs, _, values = self._logs.shape
+        base = np.arange(sites.shape[1]) % rungs * (values + 1)
+        part = sites[:, :, max(start - 1, 0) : start + length + 1]
+        if start == 0:
+            part = np.concatenate([np.full_like(part[:, :, :1], values), part], axis=2)
+        step = (base[:, None] + part[:, :, :-1]) * values + part[:, :, 1:]
+        return np.asarray(self._logs.take(step).sum(axis=2))
 
     def watch(self, sites: Tensor, rungs: int, values: int) -> None:
         """Count the pairs in states (any number x rungs, sites), rung by rung.
@@ -113,13 +133,13 @@ class Learned:
         steps = smoothed / smoothed.sum(dim=2, keepdim=True)
         values = steps.shape[2]
         self.steps = ((1 - UNIFORM) * steps + UNIFORM / values)[torch.from_numpy(nearest)]
-        self.counts = None
+        self.counts, self._logs = None, None
 
     def snapshot(self) -> dict[str, Tensor | None]:
         return {"steps": self.steps, "counts": self.counts}
 
     def restore(self, snapshot: dict[str, Tensor | None]) -> None:
-        self.steps, self.counts = snapshot["steps"], snapshot["counts"]
+        self.steps, self.counts, self._logs = snapshot["steps"], snapshot["counts"], None
 
 
 def _concentration(counts: Tensor, anywhere: Tensor) -> Tensor:
