@@ -144,10 +144,12 @@ class Tempering:
             self.record.add(chunk)
             self.accepted += torch.stack(probability).sum(dim=0).numpy()
             self.rejections += len(chunk) * swap_rejections(chunk, self.betas)
-            sites = torch.cat([state.sites for state in kept])
+            sites, found = (
+                torch.cat([getattr(state, name) for state in kept]) for name in ("sites", "outputs")
+            )
             for learner in [] if self.frozen else self.learners:
-                learner.watch(sites, len(self.betas), self.problem.space.values)
-            self.record.offer(sites, torch.cat([state.outputs for state in kept]).numpy(), self.generator)
+                learner.watch(sites, found, len(self.betas), self.problem.space.values)
+            self.record.offer(sites, found.numpy(), self.generator)
         if not self.frozen:
             self._adapt_when_due()
 
@@ -198,7 +200,7 @@ class Tempering:
             rows = (np.arange(self.plan.ensembles)[:, None] * len(old) + nearest).ravel()
             self.state = self._on_ladder(self.state.rows(rows))
             for learner in self.learners:
-                learner.learn(nearest)
+                learner.learn(nearest, self.betas, self.problem.space.values, self.frozen)
         self._open_record(self.record.lowest, self.record.highest)
 
     def _late_means(self) -> tuple[Array, Array]:

@@ -17,6 +17,7 @@ from assay.omniinput.kernels.langevin import Langevin
 from assay.omniinput.kernels.learned import Learned
 from assay.omniinput.kernels.shift import Shift
 from assay.omniinput.kernels.single_site import SingleSite
+from assay.omniinput.kernels.surrogate import Surrogate
 from assay.omniinput.kernels.tilted import Tilted
 
 KERNELS: dict[str, Callable[[], Kernel]] = {
@@ -25,13 +26,14 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "shift": Shift,
     "crossover": Crossover,
     "learned": Learned,
+    "surrogate": Surrogate,
     "informed": Informed,
     "tilted": Tilted,
     "langevin": Langevin,
     "hamiltonian": Hamiltonian,
 }
 
-AUTO = ("learned", "learned", "crossover")
+AUTO = ("learned", "surrogate", "crossover")
 
 
 def kernels_of(choice: str | Kernel | list[str | Kernel] | tuple[str | Kernel, ...]) -> list[Kernel]:

@@ -79,11 +79,13 @@ class Kernel(Protocol):
 class Learner(Protocol):
     """A kernel that learns while the ladder adapts, and is frozen with it."""
 
-    def watch(self, sites: Tensor, rungs: int, values: int) -> None:
+    def watch(self, sites: Tensor, outputs: Tensor, rungs: int, values: int) -> None:
         """Told of states (any number x rungs, sites) of the present ladder, after some steps."""
 
-    def learn(self, nearest: NDArray[np.int64]) -> None:
-        """Told of a new ladder: for each of its rungs, the one of the old ladder that is nearest."""
+    def learn(
+        self, nearest: NDArray[np.int64], betas: NDArray[np.float64], values: int, frozen: bool
+    ) -> None:
+        """Told of a new ladder, of the old rung nearest to each of its own, and whether it is the last."""
 
     def snapshot(self) -> dict[str, Any]: ...
 

@@ -75,7 +75,7 @@ class Hamiltonian:
             self.seen, self.looks = None, 0
         return self.angles.repeat(groups)[:, None]
 
-    def watch(self, sites: Tensor, rungs: int, values: int) -> None:
+    def watch(self, sites: Tensor, outputs: Tensor, rungs: int, values: int) -> None:
         """Longer steps for rungs that accepted more than they should since the last look, shorter else."""
         if self.angles is not None and self.seen is not None and len(self.angles) == rungs:
             off = self.seen.reshape(-1, rungs).mean(dim=0) / self.looks - GOAL
@@ -84,7 +84,9 @@ class Hamiltonian:
             self.angles = (self.angles * (rate * off).exp().float()).clamp(SMALLEST, longest)
         self.seen, self.looks = None, 0
 
-    def learn(self, nearest: NDArray[np.int64]) -> None:
+    def learn(
+        self, nearest: NDArray[np.int64], betas: NDArray[np.float64], values: int, frozen: bool
+    ) -> None:
         """Steps for a new ladder, each rung with that of the old rung nearest to it."""
         if self.angles is not None:
             self.angles = self.angles[torch.from_numpy(nearest)]
