@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.omniinput.exchange import RoundTrips, swap_rejections, swapped
+from assay.omniinput.kernels import kernels_of
 from assay.omniinput.kernels.chain import State
 from assay.omniinput.ladder import Reach, Visit, first_ladder, next_ladder
 from assay.omniinput.record import Record, bin_index, fine_edges
+from assay.omniinput.turns import Turns
 
 
 def normal_visit(betas, mean=0.0, deviation=10.0):
@@ -72,6 +74,24 @@ def test_swaps_keep_the_joint_target_of_two_rungs():
     assert (found[:, 0] * found[:, 1]).mean() == pytest.approx(
         float(weights[0, 1] * weights[1, 1]), abs=0.006
     )
+
+
+def test_turns_go_to_the_kernels_that_renew_most_per_evaluation():
+    """The Hamiltonian move costs four evaluations; here it goes twice as far as the redraw on both rungs."""
+    kernels = kernels_of(["tilted", "hamiltonian", "crossover"])
+    turns = Turns.among(kernels, 2)
+    assert np.bincount([turns.next() for _ in range(6)]).tolist() == [2, 2, 2]
+    for _ in range(10):
+        turns.note(0, np.array([3.0, 1.0, 3.0, 1.0]))
+        turns.note(1, np.array([6.0, 2.0, 6.0, 2.0]))
+        turns.note(2, np.full(4, 100.0))
+    after = turns.learned(5)
+    spent = after.shares * after.costs
+    spent /= spent.sum()
+    # Per evaluation 1 against 1/2, squared 4 to 1; a tenth each beside, of two thirds of all evaluations.
+    assert spent == pytest.approx([2 / 3 * (0.1 + 0.8 * 0.8), 2 / 3 * (0.1 + 0.8 * 0.2), 1 / 3])
+    drawn = np.bincount([after.next() for _ in range(1000)], minlength=3) / 1000
+    assert drawn == pytest.approx(after.shares, abs=2e-3)
 
 
 def test_round_trips_count_there_and_back_to_each_end():

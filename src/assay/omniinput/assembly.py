@@ -26,6 +26,7 @@ def tempering_distribution(run: Tempering) -> OutputDistribution:
     """Reweighted over the ladder; checked for swaps, round trips, agreement, gaps and effective samples."""
     assert run.record is not None
     assert run.trips is not None
+    assert run.turns is not None
     found = run.estimate()
     betas, draws = run.betas, np.full(len(run.betas), found.steps)
     kept = _samples(
@@ -40,6 +41,7 @@ def tempering_distribution(run: Tempering) -> OutputDistribution:
     reasons += convergence.effective_reasons(effective, found.log_density, convergence.LEAST_EFFECTIVE)
     diagnostics = _common(run, "tempering", found, effective, apart) | {
         "betas": betas,
+        "kernel_shares": run.turns.shares,
         "swap_acceptance": acceptance,
         "round_trips": run.trips.total,
         "acceptance": run.accepted.reshape(run.plan.ensembles, -1).mean(axis=0) / max(run.moves, 1),

@@ -14,6 +14,7 @@ from assay.omniinput.ladder import Reach, Visit, first_ladder, grew, next_ladder
 from assay.omniinput.plan import Budget, Plan
 from assay.omniinput.problem import Problem, SamplingError
 from assay.omniinput.record import Record, fine_edges
+from assay.omniinput.turns import Turns
 
 Array = NDArray[np.float64]
 
@@ -43,6 +44,7 @@ class Tempering:
     state: State | None = None
     record: Record | None = None
     trips: RoundTrips | None = None
+    turns: Turns | None = None
     rejections: Array = field(default_factory=lambda: np.zeros(0))
     swaps: int = 0
     moves: int = 0
@@ -69,6 +71,7 @@ class Tempering:
         rungs = self.plan.replicas or FIRST_RUNGS
         self.betas = self.anchor.beta + first_ladder(mean, self.deviation, self.reach, rungs)
         self.round_steps = self._first_round()
+        self.turns = Turns.among(self.kernels, len(self.betas))
         rows = np.arange(self.rows) % len(drawn.outputs)
         self.state = self._on_ladder(drawn.rows(rows))
         low, high = float(drawn.outputs.min()), float(drawn.outputs.max())
@@ -155,10 +158,13 @@ class Tempering:
 
     def _step(self) -> tuple[State, Info]:
         assert self.state is not None
-        kernel = self.kernels[self.moves % len(self.kernels)]
-        self.state, info = kernel.step(
+        assert self.turns is not None
+        before, turn = self.state.sites, self.turns.next()
+        self.state, info = self.kernels[turn].step(
             self.state, self._target(), self.problem, self.generator, groups=self.plan.ensembles
         )
+        if not self.frozen:
+            self.turns.note(turn, (self.state.sites - before).double().square().sum(dim=1).numpy())
         self.moves += 1
         if self.moves % self.plan.swap_every == 0 and len(self.betas) > 1:
             self.state = self._swap(self.state)
@@ -199,6 +205,8 @@ class Tempering:
             nearest = np.abs(old[:, None] - self.betas).argmin(axis=0)
             rows = (np.arange(self.plan.ensembles)[:, None] * len(old) + nearest).ravel()
             self.state = self._on_ladder(self.state.rows(rows))
+            assert self.turns is not None
+            self.turns = self.turns.learned(len(self.betas))
             for learner in self.learners:
                 learner.learn(nearest, self.betas, self.problem.space.values, self.frozen)
         self._open_record(self.record.lowest, self.record.highest)
@@ -254,6 +262,7 @@ class Tempering:
             "learners": [learner.snapshot() for learner in self.learners],
             "record": self.record,
             "trips": self.trips,
+            "turns": self.turns,
             "rejections": self.rejections,
             "swaps": self.swaps,
             "moves": self.moves,

@@ -37,7 +37,7 @@ AUTO = ("learned", "surrogate", "crossover")
 
 
 def kernels_of(choice: str | Kernel | list[str | Kernel] | tuple[str | Kernel, ...]) -> list[Kernel]:
-    """The kernels a user asked for, by name or as objects; they take turns, one named twice has two."""
+    """The kernels a user asked for, by name or as objects; they take turns, at first alike."""
     if choice == "auto":
         choice = list(AUTO)
     chosen = list(choice) if isinstance(choice, list | tuple) else [choice]
