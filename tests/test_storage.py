@@ -1,5 +1,6 @@
 """Files are whole and honest, or refused with one clear sentence."""
 
+import ctypes
 import json
 import math
 from dataclasses import dataclass
@@ -64,7 +65,9 @@ def test_numbers_that_json_lacks_come_back(path):
     assert back[1:] == [math.inf, -math.inf]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
+)
 def test_tensors_come_back_equal_also_views_and_shared_ones(path, dtype):
     whole = torch.arange(12).reshape(3, 4).to(dtype)
     back = through_file({"whole": whole, "view": whole[:, 1:3], "twice": whole, "empty": whole[:0]}, path)
@@ -191,3 +194,11 @@ def test_a_header_that_describes_no_valid_object_is_refused(path, state):
     rewritten(path, state=json.dumps({"$kind": "test.Strict", "version": 1, "state": state}))
     with pytest.raises(StorageError):
         assay.load(path)
+
+
+def test_files_of_ever_new_sizes_leave_nothing_behind(path):
+    assay.save(Box(torch.arange(3)), path)
+    known = len(ctypes._pointer_type_cache)
+    for size in range(1000, 1100):
+        assay.save(Box(torch.arange(size)), path)
+    assert len(ctypes._pointer_type_cache) == known

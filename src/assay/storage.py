@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 
 from assay.errors import AssayError, StorageError
 
@@ -65,7 +64,10 @@ def save(obj: object, path: str | os.PathLike[str]) -> None:
         "state": tree,
         "digest": _digest(tree, tensors),
     }
-    write_whole(path, lambda temporary: save_file(tensors, temporary, metadata=metadata))
+    # safetensors' own `save_file` keeps a ctypes type for every length it ever saw: a leak in a service that
+    # writes its counts every second.
+    specs = {name: _spec(tensor) for name, tensor in tensors.items()}
+    write_whole(path, lambda temporary: serialize_file(specs, temporary, metadata=metadata))
 
 
 def load(path: str | os.PathLike[str], *, network: object | None = None, kind: str | None = None) -> Any:
@@ -131,6 +133,14 @@ def _umask() -> int:
     return mask
 
 
+def _spec(tensor: torch.Tensor) -> TensorSpec:
+    """Where safetensors finds a contiguous tensor, which must live until it is written."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return TensorSpec(
+        dtype=dtype, shape=tuple(tensor.shape), data_ptr=tensor.data_ptr(), data_len=tensor.nbytes
+    )
+
+
 def _digest(tree: str, tensors: Mapping[str, torch.Tensor]) -> str:
     """Of header and contents, so that neither a flipped bit nor a shape that lies goes unseen."""
     digest = hashlib.blake2b(tree.encode(), digest_size=16)
@@ -170,7 +180,6 @@ class _Packer:
 
     def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
         self.tensors = tensors
-        self.written: set[int] = set()
         self.networks: list[object] = []
 
     def pack(self, value: Any) -> Any:
@@ -207,13 +216,7 @@ class _Packer:
 
     def _aside(self, tensor: torch.Tensor) -> str:
         name = str(len(self.tensors))
-        storage = tensor.untyped_storage()
-        # safetensors refuses views and shared memory; everything else is written without a copy.
-        whole = storage.nbytes() == tensor.nbytes and tensor.is_contiguous()
-        if not whole or storage.data_ptr() in self.written:
-            tensor = tensor.clone(memory_format=torch.contiguous_format)
-        self.written.add(tensor.untyped_storage().data_ptr())
-        self.tensors[name] = tensor
+        self.tensors[name] = tensor.contiguous()
         return name
 
     def _outside(self, network: object) -> int:

@@ -7,8 +7,9 @@ import torch
 from assay import Trace
 from assay.errors import InputError
 from assay.monitors import SHE, Energy, Mahalanobis, MaxSoftmax, ReAct, ViM
+from assay.monitors.blocks import in_blocks
 from assay.monitors.class_rows import UNSEEN
-from assay.monitors.head import recovered_head
+from assay.monitors.head import HeadFit
 
 WEIGHT = torch.randn(3, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 BIAS = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
@@ -29,12 +30,15 @@ def training():
     return trace_of(features_of(300, seed=1))
 
 
-def nothing(trace):
-    return None
+def head_of(trace):
+    fit = HeadFit("penultimate", 6, 3)
+    for features, logits in in_blocks([(trace.layer("penultimate"), trace.logits)]):
+        fit.add(features, logits)
+    return fit.head()
 
 
 def test_the_last_layer_is_recovered_to_rounding(training):
-    head = recovered_head(iter([training]), "penultimate", nothing)
+    head = head_of(training)
     # Logits in single precision, divided by the spread of the features.
     assert torch.allclose(head.weight, WEIGHT, atol=1e-6)
     assert torch.allclose(head.bias, BIAS, atol=1e-6)
@@ -43,11 +47,22 @@ def test_the_last_layer_is_recovered_to_rounding(training):
 
 def test_units_that_never_fire_get_no_weight():
     trace = trace_of(features_of(300, seed=1, dead=[2]))
-    head = recovered_head(iter([trace]), "penultimate", nothing)
+    head = head_of(trace)
     assert head.rank == 5
     assert torch.allclose(head.weight[:, 2], torch.zeros(3, dtype=torch.float64))
     rebuilt = trace.layer("penultimate").double() @ head.weight.T + head.bias
     assert torch.allclose(rebuilt, trace.logits.double(), atol=1e-5)
+
+
+def test_a_unit_that_first_fires_late_is_found():
+    # Unit 2 is silent until row 15,000 and fires in three rows of a single block.
+    features = features_of(20_000, seed=1, dead=[2])
+    features[15_000:15_003, 2] = torch.tensor([1.0, 2.0, 3.0])
+    head = head_of(trace_of(features))
+    assert head.rank == 6
+    # Three rows in single precision, after elimination of five other weights.
+    assert torch.allclose(head.weight, WEIGHT, atol=1e-5)
+    assert head.rows < 8_000  # the others taught nothing and were passed over
 
 
 @pytest.mark.parametrize("cls", [ViM, ReAct])

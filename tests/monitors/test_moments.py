@@ -1,13 +1,14 @@
 """Streamed moments are those of all rows at once, to rounding, wherever the data lies."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay import Trace
 from assay.monitors.blocks import in_blocks
-from assay.monitors.moments import ClassMoments, add_products
+from assay.monitors.moments import ClassMoments, add_products, amplification
 
 
 def data(rows, size, classes, seed, shift=0.0):
@@ -69,6 +70,48 @@ def test_a_stream_gives_the_same_moments_to_the_last_bit():
     cut = ClassMoments.of((trace[start : start + 700] for start in range(0, 9000, 700)), "layer")
     assert torch.equal(whole.scatter, cut.scatter)
     assert torch.equal(whole.means, cut.means)
+
+
+def correlated(rows, correlation):
+    """Rows of two features with this correlation and scales 1 and 1000, about (7, 7)."""
+    noise = torch.randn(rows, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    second = correlation * noise[:, 0] + (1 - correlation**2) ** 0.5 * noise[:, 1]
+    return (torch.stack([noise[:, 0], 1000 * second], dim=1) + 7).float()
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.9, -0.999])
+def test_amplification_of_two_features_is_known(correlation):
+    scatter = torch.tensor([[4.0, 200 * correlation], [200 * correlation, 1e4]], dtype=torch.float64)
+    assert amplification(scatter) == pytest.approx((1 - correlation**2) ** -0.5, rel=1e-4)  # single precision
+
+
+def test_amplification_is_infinite_where_a_feature_is_constant_or_repeated():
+    assert amplification(torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64))) == np.inf
+    assert amplification(torch.ones(2, 2, dtype=torch.float64)) > 1e7
+
+
+@pytest.mark.parametrize(("correlation", "dtype"), [(0.5, torch.float32), (0.99999, torch.float64)])
+def test_sums_are_single_only_where_rounding_cannot_show(correlation, dtype):
+    features = correlated(30_000, correlation)
+    moments = ClassMoments(1, 2)
+    for block in features.split(1000):
+        moments.add(block, torch.zeros(len(block), dtype=torch.long))
+    assert moments._dtype == dtype
+    exact = np.cov(features.double().T, bias=True)
+    whitener = np.linalg.inv(np.linalg.cholesky(exact))
+    changed = whitener @ (moments.scatter.numpy() / 30_000) @ whitener.T - np.eye(2)
+    # Squared distances change by at most this share; 4e-6 is promised where the sums are single.
+    assert np.linalg.norm(changed, 2) < (4e-6 if dtype == torch.float32 else 1e-9)
+
+
+def test_units_that_never_fire_do_not_make_sums_slow():
+    features, labels = data(5000, 4, 2, seed=3)
+    features[:, 1], features[:, 2] = 0.0, 0.1
+    moments = ClassMoments(2, 4)
+    for block, classes in zip(features.split(1000), labels.split(1000), strict=True):
+        moments.add(block, classes)
+    assert moments._dtype == torch.float32
+    assert (moments.scatter[1:3].abs() < 1e-9).all()
 
 
 def test_products_are_added_to_the_upper_triangle_in_place():

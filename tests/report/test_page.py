@@ -53,6 +53,44 @@ def test_words_and_numbers_are_shown_and_escaped(page):
     assert "<h3>Inner</h3>" in page
 
 
+def test_advice_and_the_meaning_of_columns_are_shown(tmp_path):
+    table = pd.DataFrame(
+        {"lower": [0.1, 0.2], "log_density": [-1.0, -2.0], "specific_mcc": [0.0, 1.0], "own": 1}
+    )
+    assay.write_report([Section("One", advice="Stay <calm>.", table=table)], tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert "<strong>What to do:</strong> Stay &lt;calm&gt;." in page
+    assert "<dt>lower</dt><dd>lower edge of the bin (output of the model)</dd>" in page
+    assert "<dt>specific mcc</dt><dd>agreement of alarms" in page
+    assert "<dt>own</dt>" not in page
+
+
+def test_every_column_of_the_widest_tables_has_a_meaning():
+    from assay.benchmark.result import COLUMNS
+    from assay.report.columns import meanings
+
+    assert list(meanings(COLUMNS)) == list(COLUMNS)
+
+
+def test_one_row_is_shown_upright(tmp_path):
+    assay.write_report([Section("One", table=pd.DataFrame({"a": [1], "b": [0.5]}))], tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert "Table: 1 row<" in page
+    assert '<tr><th scope="row">a</th><td class="number" data-value="1">1</td></tr>' in page
+
+
+def test_a_result_is_followed_by_those_it_stands_on(tmp_path):
+    class Whole(Measured):
+        title = "Whole"
+
+        def parts(self):
+            return [Measured()]
+
+    assay.write_report([Whole()], tmp_path / "x.html")
+    titles = re.findall(r"<h2>(.*?)</h2>", (tmp_path / "x.html").read_text())
+    assert titles == ["Whole", "Measured &lt;thing&gt;"]
+
+
 def test_nothing_is_fetched(page):
     assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page)
     assert "@import" not in page

@@ -219,5 +219,8 @@ def test_a_watch_tells_its_story(reference):
     watch.update(clean(350, 14))
     assert watch.to_frame()["row"].tolist() == [100, 200, 300]
     assert "350 predictions" in watch.summary()
-    assert [axis.get_ylabel() for axis in watch.plot().axes] == ["log VC", "evidence of a change (log10)"]
+    assert [axis.get_ylabel() for axis in watch.plot().axes] == [
+        "volatility in certainty\n(natural log)",
+        "evidence (log10)",
+    ]
     assert watch.update(clean(1, 15)).to_frame()["rows"].tolist() == [351]

@@ -23,9 +23,9 @@ from torch import nn
 
 import assay
 from assay import Bins, DriftWatch, Guard, Network, VolatilityWatch, Watch
-from assay.cli.serve import _listening
 from assay.errors import InputError
 from assay.monitors import MaxLogit
+from assay.web.listening import listening
 from assay.web.service import Limits, Service
 
 INFER = "/v2/models/guard/infer"
@@ -431,12 +431,14 @@ def test_the_command_serves_survives_kill_and_goes_on(guard, clean, tmp_path):
 
 
 def test_answers_do_not_wait_for_acknowledgements_and_a_taken_port_is_said():
-    with _listening("127.0.0.1", 0) as listening:
-        port = listening.getsockname()[1]
-        with socket.create_connection(("127.0.0.1", port)), listening.accept()[0] as connection:
+    with listening("127.0.0.1", 0) as place:
+        port = place.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)), place.accept()[0] as connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         with pytest.raises(InputError, match=rf"expected a free address, got 127\.0\.0\.1:{port} \("):
-            _listening("127.0.0.1", port)
+            listening("127.0.0.1", port)
+        with pytest.raises(InputError, match="a port from 0 to 65535, got 70000"):
+            listening("127.0.0.1", 70000)
 
 
 def test_the_command_says_what_is_wrong_at_start(guard, tmp_path):

@@ -64,12 +64,13 @@ class Ranking:
             pairs,
             ax=axes,
             alpha=self.alpha,
-            label_fmt_left="{label} ({rank:.2f})",
-            label_fmt_right="({rank:.2f}) {label}",
+            label_fmt_left="{label} ({rank:.2f}) ",
+            label_fmt_right=" ({rank:.2f}) {label}",
+            color_palette=dict.fromkeys(self.ranks, "#333333"),
         )
         axes.set_title(
-            f"Average rank by {self.measure} over {self.scenarios} scenarios (1 is best); a bar joins guards "
-            f"that do not differ (p = {self.p_value:.2g})",
+            f"Average rank by {self.measure.replace('_', ' ')} over {self.scenarios} scenarios (1 is best);\n"
+            f"a bar joins guards that cannot be told apart (all alike: p = {self.p_value:.2g})",
             fontsize=9,
         )
         return figure

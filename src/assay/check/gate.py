@@ -1,20 +1,32 @@
 """Gate: one thing that must hold before a network ships."""
 
+import math
 from dataclasses import dataclass
 
 from assay.storage import storable
+
+Interval = tuple[float, float]
+
+UNKNOWN: Interval = (math.nan, math.nan)
 
 
 @storable("check.Gate")
 @dataclass(frozen=True)
 class Gate:
-    """`passed` is None where the data cannot decide; `words` say what was found, and what to do."""
+    """`passed` is None where the data cannot decide; `words` say what was found, and what to do.
+
+    `interval` (95 %) belongs to `measured`; `limit` is the number behind `wanted`, a least one, or a most one
+    where `at_most`.
+    """
 
     name: str
     measured: float
+    interval: Interval
+    limit: float
     wanted: str
     passed: bool | None
     words: str
+    at_most: bool = False
 
     @property
     def verdict(self) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from scipy.stats import binomtest
 from torch import Tensor
@@ -11,11 +12,11 @@ from torch import Tensor
 from assay import monitors
 from assay.benchmark import BenchmarkResult, build_scenarios, run_benchmark
 from assay.benchmark.scenario import row_count, rows_of
-from assay.check.gate import Gate
+from assay.check.gate import UNKNOWN, Gate, Interval
 from assay.check.result import Check
 from assay.errors import GradientError, InputError
 from assay.guard import Guard
-from assay.mira import MiraResult, mira_score
+from assay.mira import MiraResult, ShuffleScore, mira_score, shuffle_score
 from assay.monitors.monitor import Monitor
 from assay.network import Network
 from assay.trace import Trace
@@ -74,7 +75,8 @@ def check_network(
         _false_alarm_gate(guard, unseen, false_alarm_rate),
     )
     watch = VolatilityWatch(min(LARGEST_WINDOW, len(calibrating) // 2))
-    return Check(gates, monitorability, benchmark, guard, watch.calibrate(calibrating, seed=seed))
+    watch.calibrate(calibrating, seed=seed)
+    return Check(gates, monitorability, _shuffle(network, tested[0], seed), benchmark, guard, watch)
 
 
 def _split(data: Any, test: Any, seed: int) -> tuple[Pair, Pair, Pair]:
@@ -132,18 +134,32 @@ def _monitorability(
         return None, str(error)
 
 
+def _shuffle(network: Network, inputs: Any, seed: int) -> ShuffleScore | None:
+    try:
+        return shuffle_score(network, inputs, seed=seed)
+    except InputError:  # token ids: another one in their place is another word
+        return None
+
+
+def _share_interval(count: int, total: int) -> Interval:
+    interval = binomtest(count, total).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)
+
+
 def _accuracy_gate(trace: Trace, least: float | None) -> Gate:
     count, right = len(trace), int(trace.correct.sum())
-    interval = binomtest(right, count).proportion_ci(method="wilson")
+    low, high = _share_interval(right, count)
     wanted = float(trace.known_labels.bincount().max()) / count if least is None else least
-    passed = True if interval.low >= wanted else False if interval.high < wanted else None
+    passed = True if low >= wanted else False if high < wanted else None
     return Gate(
         "accuracy",
         right / count,
+        (low, high),
+        wanted,
         f"at least {wanted:.3g}",
         passed,
         f"On {count:,} test inputs the network is right in {right / count:.1%} (95 % interval "
-        f"{interval.low:.1%} to {interval.high:.1%})"
+        f"{low:.1%} to {high:.1%})"
         + (", which is more than the most frequent class gives." if least is None and passed else "."),
     )
 
@@ -152,7 +168,7 @@ def _mira_gate(found: MiraResult | None, reason: str, least: float) -> Gate:
     wanted = f"above {least:g}"
     if found is None:
         words = f"How visible failures are from inside could not be measured: {reason.rstrip('.')}."
-        return Gate("monitorability (MIRA)", math.nan, wanted, None, words)
+        return Gate("monitorability (MIRA)", math.nan, UNKNOWN, least, wanted, None, words)
     low, high = found.interval
     passed = True if low > least else False if high <= least else None
     said = {
@@ -161,24 +177,34 @@ def _mira_gate(found: MiraResult | None, reason: str, least: float) -> Gate:
         None: "with these test inputs it cannot be told whether wrong inputs look unusual from inside",
     }[passed]
     words = f"The MIRA score is {found.score:.3g} ({low:.3g} to {high:.3g}): {said}."
-    return Gate("monitorability (MIRA)", found.score, wanted, passed, words)
+    return Gate("monitorability (MIRA)", found.score, found.interval, least, wanted, passed, words)
 
 
 def _detection_gate(result: BenchmarkResult, least: float) -> Gate:
     facts = result.by_guard()
     best = facts[facts["guard"] == result.best]
     value, chance = float(best["specific_mcc"].iloc[0]), float(best["p_above_chance"].iloc[0])
+    low, high = _mean_interval(result.table[result.table["guard"] == result.best]["specific_mcc"].to_numpy())
     passed = value >= least and chance < 0.05
     words = (
         f"Of {len(result.guards)} monitors {result.best} agrees best with the faults of "
-        f"{result.table['scenario'].nunique()} scenarios (mean MCC {value:.2f}; 0 is guessing)"
+        f"{result.table['scenario'].nunique()} scenarios (mean MCC {value:.2f}, over scenarios {low:.2f} to "
+        f"{high:.2f}; 0 is guessing)"
         + (
             ": it is the guard to ship."
             if passed
             else ": too little to rely on; try other layers or monitors."
         )
     )
-    return Gate("detection (mean MCC)", value, f"at least {least:g}, above chance", passed, words)
+    wanted = f"at least {least:g}, above chance"
+    return Gate("detection (mean MCC)", value, (low, high), least, wanted, passed, words)
+
+
+def _mean_interval(values: "np.ndarray[Any, Any]", draws: int = 2000) -> Interval:
+    """Percentile bootstrap (95 %) of the mean over scenarios."""
+    rows = np.random.default_rng(0).integers(len(values), size=(draws, len(values)))
+    low, high = np.quantile(values[rows].mean(axis=1), [0.025, 0.975])
+    return float(low), float(high)
 
 
 def _false_alarm_gate(guard: Guard, trace: Trace, rate: float) -> Gate:
@@ -190,4 +216,5 @@ def _false_alarm_gate(guard: Guard, trace: Trace, rate: float) -> Gate:
         f"promised: at most {rate:.1%})"
         + ("; test and calibration data do not come from the same source." if broken else ".")
     )
-    return Gate("false alarms", alarms / count, f"at most {rate:g}", not broken, words)
+    interval, wanted = _share_interval(alarms, count), f"not clearly over {rate:g}"
+    return Gate("false alarms", alarms / count, interval, rate, wanted, not broken, words, at_most=True)

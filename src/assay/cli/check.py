@@ -67,12 +67,12 @@ def check(
         high=high,
         seed=seed,
     )
-    _keep(found, output, junit)
+    _keep(found, network, output, junit)
     _print(found, output, as_json)
     raise typer.Exit({True: FINE, False: ALARM, None: UNDECIDED}[found.passed])
 
 
-def _keep(found: "Check", folder: Path, junit: Path | None) -> None:
+def _keep(found: "Check", name: str, folder: Path, junit: Path | None) -> None:
     import assay
     from assay.storage import made_folder, write_text_whole
 
@@ -80,7 +80,7 @@ def _keep(found: "Check", folder: Path, junit: Path | None) -> None:
     assay.save(found, folder / "check.safetensors")
     assay.save(found.guard, folder / "guard.safetensors")
     assay.save(found.watch, folder / "watch.safetensors")
-    assay.write_report([found, *found.parts()], folder / "report.html", title=found.title)
+    assay.write_report([found], folder / "report.html", title=f"Before it ships: {name}")
     if junit is not None:
         write_text_whole(junit, assay.check.junit(found))
 

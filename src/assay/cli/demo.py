@@ -22,5 +22,6 @@ def demo(
 
     sections = run_demo(output, seed, quiet=as_json)
     if as_json:
-        chapters = [{"title": section.title, "words": section.words} for section in sections]
+        names = ("title", "question", "words", "advice")
+        chapters = [{name: getattr(section, name) for name in names} for section in sections]
         print(json.dumps({"chapters": chapters, "output": str(output)}))

@@ -3,7 +3,6 @@
 import logging
 import math
 import signal
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,7 +148,9 @@ def _given_layers(guard: "Guard | OnnxGuard") -> tuple[str, ...]:
 def _run(app: Any, host: str, port: int, name: str, timeout: float) -> None:
     import uvicorn
 
-    listening = _listening(host, port)
+    from assay.web.listening import listening
+
+    taken = listening(host, port)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     config = uvicorn.Config(
         app,
@@ -161,22 +162,9 @@ def _run(app: Any, host: str, port: int, name: str, timeout: float) -> None:
     )
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once all is answered and kept
         signal.signal(number, _end)
-    place = listening.getsockname()
+    place = taken.getsockname()
     print(f"assay: http://{place[0]}:{place[1]}/v2/models/{name}/infer and /metrics", flush=True)
-    uvicorn.Server(config).run(sockets=[listening])
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    try:
-        listening = socket.create_server((host, port))
-    except OSError as error:
-        raise InputError(
-            f"expected a free address, got {host}:{port} ({error.strerror}); choose another --port"
-        ) from error
-    # Connections inherit it. Without it the body of an answer waits 40 ms for the client to acknowledge its
-    # headers; asyncio sets it by itself only on sockets whose protocol was named.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
+    uvicorn.Server(config).run(sockets=[taken])
 
 
 def _end(*_: object) -> None:

@@ -4,14 +4,13 @@ import time
 from typing import TYPE_CHECKING
 
 import pandas as pd
-import torch
-from sklearn.metrics import roc_auc_score
 from torch import nn
 
 from assay import monitors
 from assay.demo.setting import Setting
 from assay.engine import progress
 from assay.guard import Guard
+from assay.monitors.separation import separation
 from assay.network import Network
 from assay.report import Section
 
@@ -60,18 +59,23 @@ def doubts(setting: Setting) -> Section:
     words = (
         "A monitor gives every answer a score of doubt. AUROC is the chance that an unknown digit gets a "
         "higher score than a known one: 0.5 is guessing, 1 is perfect. On average over the three networks "
-        f"{means.idxmax()} does best ({means.max():.2f}). Each guard was calibrated on "
-        f"clean validation digits alone to raise the alarm on at most {FALSE_ALARM_RATE:.0%} of good "
-        "inputs; the table shows how many it did on the test set, and how many of the unknown digits it "
-        "caught. Choose the monitor by what you can afford to miss, and compare it on your own network: the "
-        "order changes from one to the next."
+        f"{means.idxmax()} does best ({means.max():.2f}). Each monitor was also given a threshold, set on "
+        f"clean validation digits alone so that at most {FALSE_ALARM_RATE:.0%} of good inputs raise the "
+        "alarm; the table shows how many did on the test set, how many of the unknown digits were caught, "
+        "and what the monitor costs in time and memory."
+    )
+    advice = (
+        "Choose by what you can afford to miss: the share of unknown digits caught is what you get, the "
+        "false alarms are what you pay. The order changes from one network to the next, so compare on your "
+        "own."
     )
     return Section(
         "Which monitor sees the unknown",
         words,
         "Which monitor, at which threshold, catches which faults, at what cost?",
         [_picture(table)],
-        table,
+        table.sort_values("auroc", ascending=False, ignore_index=True),
+        advice=advice,
     )
 
 
@@ -80,21 +84,23 @@ def _rows(setting: Setting, name: str, network: Network) -> list[dict[str, objec
         network.observe(data, keep_inputs=True) for data in (setting.train, setting.validation)
     )
     known, unknown = (network.observe(data, keep_inputs=True) for data in (setting.test, setting.unknown))
-    truth = torch.cat([torch.zeros(len(known)), torch.ones(len(unknown))])
     rows: list[dict[str, object]] = []
     for monitor in progress(chosen_monitors(setting, network), f"monitors on the {name}"):
         guard = Guard(network, monitor.fit(train)).calibrate(validation, FALSE_ALARM_RATE)
         start = time.perf_counter()
         verdicts = guard.judge(known), guard.judge(unknown)
         seconds = time.perf_counter() - start
+        area, lower, upper = separation(verdicts[0].scores.numpy(), verdicts[1].scores.numpy())
         rows.append(
             {
                 "monitor": type(monitor).__name__,
                 "network": name,
-                "auroc": float(roc_auc_score(truth, torch.cat([verdict.scores for verdict in verdicts]))),
+                "auroc": area,
+                "lower": lower,
+                "upper": upper,
                 "false_alarms": float(verdicts[0].alarm.double().mean()),
                 "unknown_caught": float(verdicts[1].alarm.double().mean()),
-                "microseconds_per_input": 1e6 * seconds / len(truth),
+                "microseconds_per_input": 1e6 * seconds / (len(known) + len(unknown)),
                 "kilobytes": monitor.nbytes / 1000,
             }
         )
@@ -113,7 +119,7 @@ def _picture(table: pd.DataFrame) -> "Figure":
         axes.plot(wide[network], range(len(wide)), marker, color=colour, label=network, alpha=0.85)
     axes.axvline(0.5, color="grey", linestyle=":", linewidth=1)
     axes.annotate(
-        "guessing", (0.5, len(wide) - 0.6), color="grey", fontsize=8, ha="right", rotation=90, va="top"
+        "guessing ", (0.5, len(wide) - 0.7), color="grey", fontsize=8, ha="right", rotation=90, va="top"
     )
     axes.set_yticks(range(len(wide)), list(wide.index))
     axes.set_xlabel("AUROC, unknown digit 9 against known digits 0 to 8")

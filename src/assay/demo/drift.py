@@ -9,7 +9,7 @@ from assay.report import Section
 from assay.trace import Trace
 from assay.volatility import VolatilityWatch, estimate_accuracy
 
-FAULT, SEVERITY = "gaussian", 3
+FAULT, SEVERITY = "gaussian", 5
 TEACHERS = ("speckle", "impulse", "gaussian_blur")
 """Perturbations the estimates may learn from; the fault itself is not among them."""
 
@@ -30,15 +30,29 @@ def drift(setting: Setting) -> Section:
     truth = float(noisy.correct.double().mean())
     words = (
         f"{len(clean)} clean digits, and then the same digits under {FAULT} noise, went through the "
-        f"{next(iter(setting.networks))}. Without a single label, {heard}. {estimates.summary()} The truth, "
-        f"which you would not have, is {truth:.1%}."
+        f"{next(iter(setting.networks))}. Without a single label, {heard}. What the watch looks at is "
+        "volatility: how much certainty jumps from one answer to the next, which rises when a network meets "
+        f"inputs it does not know.\n\n{estimates.summary()} The truth, which you would not have, is "
+        f"{truth:.1%}."
+    )
+    advice = (
+        "When the watch sounds, look at what changed in front of the network. Plan with the lowest estimate "
+        "whose assumption (in the table) you can defend, and label a few hundred inputs if the estimates lie "
+        "far apart. On your own stream: assay volatility live.csv --reference clean.csv."
+    )
+    stream_picture = watch.plot()
+    for axes in stream_picture.axes:
+        axes.axvline(len(clean), color="grey", linestyle=":", linewidth=1)
+    stream_picture.axes[0].annotate(
+        " the noise begins", (len(clean), 0.02), xycoords=("data", "axes fraction"), fontsize=8, color="grey"
     )
     return Section(
         "What is the accuracy now",
         words,
         "What is its accuracy out there, now that the inputs have shifted?",
-        [watch.plot(), estimates.plot()],
+        [stream_picture, estimates.plot()],
         estimates.to_frame(),
+        advice=advice,
     )
 
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import pandas as pd
+from scipy.stats import binomtest
 
 from assay.demo.setting import UNKNOWN, Setting
 from assay.report import Section
@@ -18,12 +19,15 @@ def first_look(setting: Setting) -> Section:
         test = network.observe(setting.test)
         unknown = network.observe(setting.unknown)
         sure = unknown.probabilities.amax(dim=1)
+        interval = binomtest(int(test.correct.sum()), len(test)).proportion_ci(method="wilson")
         rows.append(
             {
                 "network": name,
                 "parameters": sum(part.numel() for part in network.module.parameters()),
                 "features": test.layer("penultimate").shape[1],
                 "accuracy": float(test.correct.double().mean()),
+                "accuracy_lower": interval.low,
+                "accuracy_upper": interval.high,
                 "mean_confidence_known": float(test.probabilities.amax(dim=1).mean()),
                 "mean_confidence_unknown": float(sure.mean()),
                 "unknown_above_90_percent": float((sure > 0.9).double().mean()),
@@ -32,10 +36,14 @@ def first_look(setting: Setting) -> Section:
     table = pd.DataFrame(rows)
     worst = table["unknown_above_90_percent"].max()
     words = (
-        f"On the digits they know, 0 to 8, the networks are right {table['accuracy'].min():.1%} to "
-        f"{table['accuracy'].max():.1%} of the time. Shown a {UNKNOWN}, which they can only get wrong, they "
-        f"still answer, and up to {worst:.0%} of those wrong answers come with more than 90 % confidence. "
-        "Accuracy on known data does not tell you how a network fails; the next sections do."
+        f"On {len(setting.test[1])} test digits that they know, 0 to 8, the networks are right "
+        f"{table['accuracy'].min():.1%} to {table['accuracy'].max():.1%} of the time (the table has the 95 % "
+        f"intervals). Shown a {UNKNOWN}, which they can only get wrong, they still answer, and up to "
+        f"{worst:.0%} of those wrong answers come with more than 90 % confidence."
+    )
+    advice = (
+        "Take neither accuracy on known data nor confidence for a promise about other inputs. Ask the five "
+        "questions below before you ship."
     )
     return Section(
         "What the networks know",
@@ -43,6 +51,7 @@ def first_look(setting: Setting) -> Section:
         "How good are they, and what do they say about things they never saw?",
         [_picture(setting)],
         table,
+        advice=advice,
     )
 
 
@@ -67,8 +76,9 @@ def _picture(setting: Setting) -> "Figure":
                 label=label,
                 color=colour,
             )
-        axes.set_title(name)
+        axes.set_title(name, fontsize=9)
         axes.set_xlabel("confidence of the answer")
     figure.axes[0].set_ylabel("share of inputs")
-    figure.axes[0].legend(frameon=False, fontsize=8)
+    figure.axes[0].legend(frameon=False, fontsize=8, loc="upper left")
+    figure.suptitle("How sure the networks are of known and of unknown digits", fontsize=10)
     return figure

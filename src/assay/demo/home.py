@@ -36,10 +36,16 @@ def home(setting: Setting) -> Section:
         f"{estimate.summary()} The truth, which the counts do not hold, is "
         f"{float(out_there.correct.double().mean()):.4f}."
     )
+    advice = (
+        "Where images may not leave the device, let it send counts (assay reshape). Report the estimate with "
+        "its interval; if the range of everything that fits is wide, send more neurons or narrower "
+        "bins before a safety case rests on it."
+    )
     return Section(
         "What the counts of a device say",
         words,
         "What is its accuracy where raw data may not leave the device?",
         [result.plot(), estimate.plot()],
         estimate.to_frame(),
+        advice=advice,
     )

@@ -11,6 +11,7 @@ from assay.demo.first_look import first_look
 from assay.demo.home import home
 from assay.demo.monitorability import monitorability
 from assay.demo.setting import Setting, prepared
+from assay.demo.shipped import shipped
 from assay.demo.trial import trial
 from assay.report import Section, write_report
 
@@ -19,6 +20,7 @@ CHAPTERS: tuple[Callable[[Setting], Section], ...] = (
     monitorability,
     doubts,
     trial,
+    shipped,
     drift,
     home,
     everything,
@@ -45,7 +47,7 @@ def run_demo(path: str | os.PathLike[str], seed: int = 0, *, quiet: bool = False
     for chapter in CHAPTERS:
         section = chapter(setting)
         sections.append(section)
-        console.print(f"[bold]{section.title}[/]\n{section.words}\n")
+        console.print(f"[bold]{section.title}[/]\n{section.words}\n[bold]What to do:[/] {section.advice}\n")
     write_report(sections, path, introduction=INTRODUCTION)
     console.print(f"{time.perf_counter() - start:.0f} s in all. The report with tables and pictures: {path}")
     return sections

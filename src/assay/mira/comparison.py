@@ -62,7 +62,7 @@ class MonitorabilityComparison:
             words.append(f"These test inputs do not tell apart: {'; '.join(unsure)}.")
         flagged = sorted({names[row] for row, result in enumerate(self.results) if result.warnings})
         if flagged:
-            words.append(f"Read the warnings of {', '.join(flagged)} before you decide.")
+            words.append(f"Read the warnings of {', '.join(flagged)} (last column) before you decide.")
         words.append("Whether the score tracks detection for these networks: assay.validate_monitorability.")
         return " ".join(words)
 

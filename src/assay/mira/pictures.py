@@ -78,7 +78,7 @@ def feature_picture(clean: Tensor, perturbed: Tensor, labels: Tensor, correct: T
     )
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.legend(frameon=False, fontsize=8)
+    figure.legend(frameon=False, fontsize=8, loc="outside lower center", ncols=3)
     axes.set_title("Features before and after the smallest perturbation (t-SNE)", fontsize=10)
     return figure
 
@@ -97,10 +97,10 @@ def ranking_picture(table: pd.DataFrame) -> "Figure":
         capsize=2,
     )
     axes.set_yticks(places, names_of(table))
-    axes.invert_yaxis()
+    axes.set_ylim(len(table) - 0.5, -0.5)
     if len(table) > 1 and table["score"].min() > 0 and table["score"].max() > 30 * table["score"].min():
         axes.set_xscale("log")
-    axes.set_xlabel("MIRA score, higher is more monitorable")
+    axes.set_xlabel("MIRA score (times the baseline; higher: failures show more)")
     axes.grid(axis="x", alpha=0.3)
     axes.set_title("Monitorability, with intervals over test inputs", fontsize=10)
     return figure

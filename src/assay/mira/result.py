@@ -96,7 +96,7 @@ class MiraResult:
                     "accuracy_threshold": self.accuracy_threshold,
                     "dimensions": self.dimensions,
                     "fitted_rows": self.fitted_rows,
-                    "warnings": " ".join(self.warnings),
+                    "warnings": "; ".join(self.warnings),
                 }
             ]
         )

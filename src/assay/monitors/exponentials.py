@@ -25,7 +25,8 @@ class Exponentials:
     def of(cls, logits: Tensor, temperature: float = 1.0) -> "Exponentials":
         _, shifted = _shifted(logits, temperature)
         powers = shifted.exp()
-        below = (powers * (shifted < 0)).sum(dim=0)
+        # The sign is 0 for the top class and -1 below it, and costs a fraction of a comparison.
+        below = -(powers * shifted.sign()).sum(dim=0)
         # The top class counts 1, and so does each class that ties with it.
         ties = (powers.sum(dim=0) - below).round() - 1
         return cls(shifted, powers, below + ties)
@@ -44,6 +45,7 @@ class Exponentials:
 
 def doubt(logits: Tensor, temperature: float = 1.0) -> Tensor:
     """1 - max_k p_k, p = softmax(l / temperature), as the sum of the other probabilities."""
+    # Fewer operations than by `Exponentials`, which is what counts in a guarded call on a single input.
     probabilities = torch.softmax(_columns(logits, temperature), dim=0)
     return probabilities.scatter_(0, logits.argmax(dim=1)[None], 0.0).sum(dim=0)
 

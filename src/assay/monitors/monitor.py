@@ -7,6 +7,7 @@ A new monitor is one file with one class that says `_fit` and `_score`; everythi
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -48,7 +49,7 @@ class Monitor(ABC):
         """Learn what is normal from one Trace or a stream of them; both give the same state."""
         self._forget()
         try:
-            self._fit(self._checked(iter([traces]) if isinstance(traces, Trace) else iter(traces)))
+            self._fit(self._begun(self._checked(iter([traces] if isinstance(traces, Trace) else traces))))
         except AssayError:
             self._forget()  # half a fit must not pass for one
             raise
@@ -80,7 +81,8 @@ class Monitor(ABC):
         return _nbytes(self.state()["fitted"])
 
     def _fit(self, traces: Iterator[Trace]) -> None:
-        """Set the fitted state from a stream of at least one Trace, each checked to be finite.
+        """Set the fitted state from a stream of at least one Trace, each checked to be finite; `classes_` and
+        `dimensions_` are set.
 
         A monitor that learns nothing leaves this as it is: the stream is only checked.
         """
@@ -116,6 +118,11 @@ class Monitor(ABC):
     def _forget(self) -> None:
         for name in self.state()["fitted"]:
             delattr(self, name)
+
+    def _begun(self, checked: Iterator[Trace]) -> Iterator[Trace]:
+        """The same stream with its first Trace read, so that `_fit` finds the sizes set."""
+        first = next(checked)
+        return chain([first], checked)
 
     def _checked(self, traces: Iterator[Trace]) -> Iterator[Trace]:
         seen = 0

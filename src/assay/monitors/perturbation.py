@@ -20,16 +20,15 @@ def perturbed_scores(
 ) -> Tensor:
     """`score` of the Trace of inputs + step * sign(d objective / d inputs).
 
-    Costs a forward and a backward pass and one more forward pass. Rows with inputs that are not finite have
-    no gradient and score NaN.
+    Costs a forward and a backward pass and one more forward pass, batch by batch. Rows with inputs that are
+    not finite have no gradient and score NaN.
     """
     inputs = trace.known_inputs
-    usable = _finite_rows(inputs)
     scores = torch.full((len(trace),), torch.nan, dtype=torch.float64)
-    if usable.any():
-        part = rows(inputs, usable)
-        moved = perturbable(part) + step * network.gradient(part, objective).sign()
-        scores[usable] = score(network.observe(replaced(part, moved), allow_nonfinite=True)).double()
+    for batch in torch.split(_finite_rows(inputs).nonzero().squeeze(1), network.batch_size):
+        part = rows(inputs, batch)
+        moved = torch.add(perturbable(part), network.gradient(part, objective).sign_(), alpha=step)
+        scores[batch] = score(network.observe(replaced(part, moved), allow_nonfinite=True)).double()
     return scores
 
 

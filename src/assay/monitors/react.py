@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import row_blocks
+from assay.monitors.blocks import in_blocks, row_blocks
 from assay.monitors.energy import Energy
-from assay.monitors.head import recovered_head
+from assay.monitors.head import HeadFit
 from assay.monitors.monitor import Monitor
 from assay.monitors.reservoir import Reservoir
 from assay.trace import Trace
@@ -57,17 +57,24 @@ class ReAct(Monitor):
 
     def _fit(self, traces: Iterator[Trace]) -> None:
         kept = Reservoir(self.sample, self.seed)
-        head = recovered_head(traces, self.layer, lambda trace: kept.add(trace.layer(self.layer)))
-        rows = kept.rows()
+        fit = HeadFit(self.layer, self.dimensions_[self.layer], self.classes_)
+        for features, logits in in_blocks(self._passing(traces, kept)):
+            fit.add(features, logits)
+        head, rows = fit.head(), kept.rows()
         self.threshold_ = float(np.percentile(rows.numpy(), self.percentile))
         self.weight_, self.bias_ = head.weight.float().contiguous(), head.bias
-        if head.rank < len(head.mean):
+        if head.rank < head.weight.shape[1]:
             self.remedy_ = (
-                f"the features vary in {head.rank} of {len(head.mean)} directions, so that the last "
+                f"the features vary in {head.rank} of {head.weight.shape[1]} directions, so that the last "
                 "layer is known only there; fit on more rows, or ignore this where units are never active"
             )
         self.monitor_ = type(self.monitor).from_state({**self.monitor.state(), "fitted": {}})
         self.monitor_.fit(self._rectified(rows))
+
+    def _passing(self, traces: Iterator[Trace], kept: Reservoir) -> Iterator[tuple[Tensor, Tensor]]:
+        for trace in traces:
+            kept.add(trace.layer(self.layer))
+            yield trace.layer(self.layer), trace.logits
 
     def _score(self, trace: Trace) -> Tensor:
         return self.monitor_.score(self._rectified(trace.layer(self.layer)))

@@ -26,7 +26,7 @@ class Reservoir:
         kept = keys.argsort()[: self._size].sort().values
         self._keys = keys[kept]
         if len(kept) < len(keys):
-            self._parts = [torch.cat(self._parts)[kept]]
+            self._parts = [self.rows()[kept]]
 
     def rows(self) -> Tensor:
-        return torch.cat(self._parts)
+        return self._parts[0] if len(self._parts) == 1 else torch.cat(self._parts)

@@ -6,14 +6,18 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import row_blocks
+from assay.monitors.blocks import in_blocks, row_blocks
 from assay.monitors.exponentials import log_sum_exp
-from assay.monitors.head import Head, recovered_head
+from assay.monitors.head import HeadFit
+from assay.monitors.moments import ClassMoments
 from assay.monitors.monitor import Monitor
 from assay.monitors.reservoir import Reservoir
 from assay.trace import Trace
 
 _ROWS = 1024  # scored at a time: intermediate results stay in cache
+
+_SINGLE = 16.0
+"""Rounding over residual, in units of eps, up to which the residual is computed in single precision."""
 
 
 class ViM(Monitor):
@@ -26,7 +30,7 @@ class ViM(Monitor):
     recovered from the training Trace (see `head.py`), so the layer must be the input of the last Linear.
 
     `dimensions` defaults to the paper's rule: 1000 for d >= 1500 and 512 for d >= 768; below that d // 2.
-    Fitting is one product of N x (d + C) x (d + C); scoring one of N x d x (d - dimensions).
+    Fitting is one product of N x d x d; scoring one of N x d x (d - dimensions).
     """
 
     origin_: Tensor
@@ -53,31 +57,36 @@ class ViM(Monitor):
     def _fit(self, traces: Iterator[Trace]) -> None:
         kept = Reservoir(self.sample, self.seed)
         largest = Reservoir(self.sample, self.seed)  # same seed, same rows
+        size = self.dimensions_[self.layer]
+        fit, moments = HeadFit(self.layer, size, self.classes_), ClassMoments(1, size)
+        for features, logits in in_blocks(self._passing(traces, kept, largest)):
+            fit.add(features, logits)
+            moments.add(features, torch.zeros(len(features), dtype=torch.long))
+        head = fit.head()
+        origin = -torch.linalg.pinv(head.weight) @ head.bias
+        away = moments.mean - origin
+        second = moments.scatter / moments.rows + torch.outer(away, away)
+        dtype, residual = self._residual_space(second)
+        self.origin_, self.residual_ = origin.to(dtype), residual.to(dtype).contiguous()
+        self.alpha_ = float(largest.rows().double().mean() / self._residuals(kept.rows()).mean())
 
-        def keep(trace: Trace) -> None:
+    def _passing(
+        self, traces: Iterator[Trace], kept: Reservoir, largest: Reservoir
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        for trace in traces:
             kept.add(trace.layer(self.layer))
             largest.add(trace.logits.amax(dim=1))
+            yield trace.layer(self.layer), trace.logits
 
-        head = recovered_head(traces, self.layer, keep)
-        origin = -torch.linalg.pinv(head.weight) @ head.bias
-        residual = self._residual_space(head, origin)
-        rows = kept.rows().double() - origin
-        norms = (rows @ residual).norm(dim=1)
-        self.alpha_ = float(largest.rows().double().mean() / norms.mean())
-        # Where the residual is a small part of a row, single precision would round it away.
-        small = norms.mean() < 0.03 * rows.norm(dim=1).mean()
-        dtype = torch.float64 if small else torch.float32
-        self.origin_, self.residual_ = origin.to(dtype), residual.to(dtype).contiguous()
-
-    def _residual_space(self, head: Head, origin: Tensor) -> Tensor:
-        size = len(origin)
+    def _residual_space(self, second: Tensor) -> tuple[torch.dtype, Tensor]:
+        """The space, and the precision in which to project on it: each product is rounded by eps of itself,
+        so that large ones which cancel to a small residual need double."""
+        size = len(second)
         wanted = _default_dimensions(size) if self.dimensions is None else self.dimensions
         if wanted >= size:
             raise InputError(
                 f"expected fewer dimensions than the {size} features, got {wanted}; lower dimensions="
             )
-        away = head.mean - origin
-        second = head.scatter / head.rows + torch.outer(away, away)
         variances, directions = torch.linalg.eigh(second)
         rank = int((variances > 1e-12 * variances[-1]).sum())
         if rank <= wanted:
@@ -86,15 +95,20 @@ class ViM(Monitor):
                 f"and nothing would be left over; {rank // 2} were used; fit on more rows or set dimensions="
             )
             wanted = rank // 2
-        residual: Tensor = directions[:, : size - wanted]
-        return residual
+        residual, left = directions[:, : size - wanted], variances[: size - wanted].sum().sqrt()
+        rounding = (second.diagonal().sqrt()[:, None] * residual).norm()
+        return torch.float32 if rounding <= _SINGLE * left else torch.float64, residual
 
     def _score(self, trace: Trace) -> Tensor:
+        return self.alpha_ * self._residuals(trace.layer(self.layer)) - log_sum_exp(trace.logits)
+
+    def _residuals(self, features: Tensor) -> Tensor:
+        """||R' (f - o)||, one per row."""
         squares = [
             ((rows.to(self.residual_.dtype) - self.origin_) @ self.residual_).square().sum(dim=1)
-            for rows in row_blocks(trace.layer(self.layer), _ROWS)
+            for rows in row_blocks(features, _ROWS)
         ]
-        return self.alpha_ * torch.cat(squares).double().sqrt() - log_sum_exp(trace.logits)
+        return torch.cat(squares).double().sqrt()
 
 
 def _default_dimensions(size: int) -> int:

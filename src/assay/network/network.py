@@ -132,7 +132,7 @@ class Network:
         data = inputs if labels is None else (inputs, labels)
         for raw, known in Batches(data, self.encode, self.batch_size):
             part = self.embed(raw)
-            moving = perturbable(part).detach().clone().requires_grad_()
+            moving = perturbable(part).detach().requires_grad_()
             with torch.enable_grad():
                 logits, features = self._forward(replaced(part, moving), self.layers)
                 trace = Trace(logits.cpu(), {name: row.cpu() for name, row in features.items()}, known)

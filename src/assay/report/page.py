@@ -15,6 +15,7 @@ import pandas as pd
 
 import assay
 from assay.errors import InputError
+from assay.report.columns import meanings
 from assay.report.section import Section
 from assay.storage import write_text_whole
 
@@ -32,8 +33,11 @@ def write_report(
     title: str = "How far can this network be trusted?",
     introduction: str = "",
 ) -> None:
-    """Write results (or Sections) to one HTML file at `path`, whole or not at all."""
-    sections = [Section.of(result) for result in results]
+    """Write results (or Sections) to one HTML file at `path`, whole or not at all.
+
+    A result that stands on others (`parts()`) is followed by them.
+    """
+    sections = [Section.of(part) for result in results for part in _with_parts(result)]
     if not sections:
         raise InputError("expected at least one result to report, got none; run something first")
     page = _template().render(
@@ -44,6 +48,10 @@ def write_report(
         date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
     write_text_whole(path, page)
+
+
+def _with_parts(result: Any) -> list[Any]:
+    return [result] if isinstance(result, Section) else [result, *getattr(result, "parts", list)()]
 
 
 def _template() -> jinja2.Template:
@@ -61,6 +69,9 @@ def _template() -> jinja2.Template:
         "cell": _cell,
         "rows": _rows,
         "number": _number,
+        "numeric": _numeric,
+        "heading": _heading,
+        "meanings": meanings,
     }
     environment.globals |= {"longest_table": LONGEST_TABLE}
     return environment.get_template("page.html")
@@ -99,3 +110,11 @@ def _cell(value: Any) -> str:
 
 def _number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _numeric(column: "pd.Series[Any]") -> bool:
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+
+
+def _heading(name: Any) -> str:
+    return str(name).replace("_", " ")

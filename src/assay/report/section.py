@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Result(Protocol):
     """What every result of assay owes: a title, plain words, a table and a picture.
 
-    A result with more than one picture also has `figures() -> list[Figure]`.
+    A result with more than one picture also has `figures() -> list[Figure]`, one that stands on other results
+    `parts() -> list[Result]`.
     """
 
     title: str
@@ -30,7 +31,7 @@ class Result(Protocol):
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, the question it answers, words, pictures and a table."""
+    """A heading, the question it answers, words, what to do about it, pictures and a table."""
 
     title: str
     words: str = ""
@@ -38,9 +39,10 @@ class Section:
     figures: Sequence["Figure"] = ()
     table: pd.DataFrame | None = None
     parts: Sequence["Section"] = field(default=())
+    advice: str = ""
 
     @classmethod
-    def of(cls, result: Any, title: str | None = None, question: str = "") -> "Section":
+    def of(cls, result: Any, title: str | None = None, question: str = "", advice: str = "") -> "Section":
         """The section of a result; a Section stays as it is."""
         if isinstance(result, Section):
             return result
@@ -50,4 +52,5 @@ class Section:
                 "pass what assay's functions return, or a Section"
             )
         figures = result.figures() if hasattr(result, "figures") else [result.plot()]
-        return cls(title or result.title, result.summary(), question, figures, result.to_frame())
+        table = result.to_frame()
+        return cls(title or result.title, result.summary(), question, figures, table, advice=advice)

@@ -1,4 +1,4 @@
-// A click on a column's head sorts its table, a second click the other way round.
+// A click on a column's head sorts its table, a second click the other way round; what is missing stays last.
 for (const button of document.querySelectorAll("th button")) {
   button.addEventListener("click", () => {
     const head = button.parentElement, table = head.closest("table");
@@ -6,12 +6,14 @@ for (const button of document.querySelectorAll("th button")) {
     const down = head.getAttribute("aria-sort") === "ascending";
     for (const other of table.querySelectorAll("th")) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
-    const key = (row) => row.children[column].dataset.value ?? row.children[column].textContent;
+    const key = (row) => row.children[column].dataset.value?.replace("inf", "Infinity") ?? row.children[column].textContent;
+    const missing = (row) => ["–", "nan"].includes(key(row));
     const order = (a, b) => {
       const x = key(a), y = key(b), difference = Number(x) - Number(y);
       return Number.isNaN(difference) ? String(x).localeCompare(String(y)) : difference;
     };
-    const rows = [...table.tBodies[0].rows].sort((a, b) => (down ? order(b, a) : order(a, b)));
+    const rows = [...table.tBodies[0].rows].sort(
+      (a, b) => missing(a) - missing(b) || (missing(a) ? 0 : down ? order(b, a) : order(a, b)));
     table.tBodies[0].append(...rows);
   });
 }

@@ -129,55 +129,116 @@ def estimated(
     engine: str = "here",
 ) -> Estimate:
     """All of it; see `Estimate`."""
-    rng = np.random.default_rng(seed)
-    mask = np.flatnonzero(kept)
-    chosen = table.patterns.take(mask)
     problem, member = table.problem(total, epsilon)
-    portions = problem.target.portions
     weighting = balanced(problem)
-    per_point = (weighting.weights / problem.multiplicity)[member]
-    span: tuple[float | None, float | None] = (None, None)
+    weights = (weighting.weights / problem.multiplicity)[member]
+    points = _Points(table, problem, np.flatnonzero(kept), weights, labels, predictions, total)
+    resampling = _Resampling(replicates, np.random.default_rng(seed), engine)
     if isinstance(indicator, Ratio):
-        numerator, denominator = indicator.parts(labels, predictions)
-        if not denominator[mask].any():
-            raise InputError(f"expected kept points that count for the {indicator.name}, got none")
-        value = float(numerator[mask].sum() / denominator[mask].sum())
-        draws = bootstrap_ratio(
-            chosen, numerator[mask], denominator[mask], portions, total, replicates, rng, engine
-        )
-        weighted = float(per_point @ numerator / (per_point @ denominator))
-        unshaped = float(numerator.sum() / denominator.sum())
-        span = indicator_range(table.patterns, problem, numerator, denominator, time_limit)
+        answers = _of_ratio(indicator, points, resampling, time_limit)
     else:
-        value = float(indicator(labels[mask], predictions[mask]))
-        unshaped = float(indicator(labels, predictions))
-        draws = bootstrap_function(
-            chosen,
-            labels[mask],
-            predictions[mask],
-            indicator,
-            portions,
-            total,
-            min(replicates, 200),
-            rng,
-            engine,
-        )
-        weighted = _weighted_function(labels, predictions, per_point, indicator, rng)
+        answers = _of_function(indicator, points, resampling)
     tail = (1 - confidence) / 2
-    lower, upper = (float(end) for end in np.quantile(draws, [tail, 1 - tail]))
+    lower, upper = (float(end) for end in np.quantile(answers.draws, [tail, 1 - tail]))
     return Estimate(
         name_of(indicator),
-        value,
-        min(lower, value),
-        max(upper, value),
+        answers.value,
+        min(lower, answers.value),
+        max(upper, answers.value),
         confidence,
-        len(mask),
-        unshaped,
-        weighted,
-        float(1 / (per_point**2).sum()),
+        len(points.kept),
+        answers.unshaped,
+        answers.weighted,
+        float(1 / (weights**2).sum()),
         weighting.similarity,
         epsilon,
-        *span,
+        *answers.span,
+    )
+
+
+@dataclass(frozen=True)
+class _Points:
+    """The test points: which are kept, what each weighs, and the histograms they are to match."""
+
+    table: Cells
+    problem: Problem
+    kept: NDArray[np.int64]
+    weights: Floats
+    labels: Tensor
+    predictions: Tensor
+    operational: int
+
+    @property
+    def chosen(self) -> Patterns:
+        return self.table.patterns.take(self.kept)
+
+    @property
+    def portions(self) -> Floats:
+        return self.problem.target.portions
+
+
+@dataclass(frozen=True)
+class _Resampling:
+    replicates: int
+    rng: np.random.Generator
+    engine: str
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What an indicator says of the kept points, of all of them, of the weighted ones; its replicates."""
+
+    value: float
+    unshaped: float
+    weighted: float
+    draws: Floats
+    span: tuple[float | None, float | None] = (None, None)
+
+
+def _of_ratio(indicator: Ratio, points: _Points, resampling: _Resampling, time_limit: float) -> _Answers:
+    numerator, denominator = indicator.parts(points.labels, points.predictions)
+    top, bottom = numerator[points.kept], denominator[points.kept]
+    if not bottom.any():
+        raise InputError(f"expected kept points that count for the {indicator.name}, got none")
+    draws = bootstrap_ratio(
+        points.chosen,
+        top,
+        bottom,
+        points.portions,
+        points.operational,
+        resampling.replicates,
+        resampling.rng,
+        resampling.engine,
+    )
+    return _Answers(
+        value=float(top.sum() / bottom.sum()),
+        unshaped=float(numerator.sum() / denominator.sum()),
+        weighted=float(points.weights @ numerator / (points.weights @ denominator)),
+        draws=draws,
+        span=indicator_range(points.table.patterns, points.problem, numerator, denominator, time_limit),
+    )
+
+
+def _of_function(indicator: Any, points: _Points, resampling: _Resampling) -> _Answers:
+    labels, predictions = points.labels[points.kept], points.predictions[points.kept]
+    draws = bootstrap_function(
+        points.chosen,
+        labels,
+        predictions,
+        indicator,
+        points.portions,
+        points.operational,
+        min(resampling.replicates, 200),
+        resampling.rng,
+        resampling.engine,
+    )
+    return _Answers(
+        value=float(indicator(labels, predictions)),
+        unshaped=float(indicator(points.labels, points.predictions)),
+        weighted=_weighted_function(
+            points.labels, points.predictions, points.weights, indicator, resampling.rng
+        ),
+        draws=draws,
     )
 
 

@@ -77,7 +77,9 @@ def estimate_figure(frame: pd.DataFrame, name: str) -> Figure:
         if np.isfinite(value):
             axes.plot([value], [row], "o", color="black", markersize=5)
     axes.set_yticks(range(len(frame)), list(frame["method"]))
-    axes.invert_yaxis()
+    axes.set_ylim(len(frame) - 0.5, -0.5)
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_title("Every way of estimating; a bar is its interval or range", fontsize=10)
     axes.set_xlabel(f"{name} (share of inputs)")
     return figure
 

@@ -23,11 +23,14 @@ def watch_figure(history: pd.DataFrame, reference: Reference, false_alarm_rate: 
     low, high = np.quantile(reference.log_vcs, [0.025, 0.975])
     upper.axhspan(low, high, color=GREY, alpha=0.3, label="95 % of clean windows")
     upper.plot(history["row"], history["log_vc"], "o-", color=BLUE, markersize=3)
-    upper.set_ylabel("log VC")
+    upper.set_ylabel("volatility in certainty\n(natural log)")
+    upper.set_title("How much certainty jumps from answer to answer, window by window", fontsize=10)
     upper.legend(loc="best")
     lower.plot(history["row"], history["log_evidence"] / np.log(10), "o-", color=BLUE, markersize=3)
     lower.axhline(np.log10(2 / false_alarm_rate), color=ORANGE, linestyle="--", label="alarm")
-    lower.set_ylabel("evidence of a change (log10)")
+    lower.margins(y=0.15)
+    lower.set_title("Evidence that the stream has changed", fontsize=10)
+    lower.set_ylabel("evidence (log10)")
     lower.set_xlabel("predictions")
     lower.legend(loc="best")
     return figure
@@ -45,8 +48,10 @@ def estimates_figure(estimates: pd.DataFrame, reference_accuracy: float, level: 
     axis.errorbar(estimates["value"], places, xerr=[below, above], fmt="o", color=BLUE, capsize=3)
     axis.axvline(reference_accuracy, color=ORANGE, linestyle="--", label="reference")
     axis.set_yticks(places, estimates["method"])
-    axis.set_xlim(0, 1)
+    axis.set_xlim(max(0.0, float(np.floor(10 * np.nanmin(estimates["lower"]) - 0.5)) / 10), 1.005)
     axis.set_xlabel(f"accuracy in operation (share of rows, {level:.0%} interval)")
+    axis.set_title("The accuracy now, by every method", fontsize=10)
+    axis.grid(axis="x", alpha=0.3)
     axis.legend(loc="best")
     return figure
 

@@ -11,7 +11,8 @@ function show(page, words) {
   document.title = next.title;
   trouble.textContent = "";
   since = performance.now();
-  said.textContent = words;
+  const progress = document.querySelector("label[for=progress]")?.textContent ?? document.title;
+  said.textContent = `${words} ${progress}`;  // never twice the same, or it would not be read out again
   document.getElementById("item")?.focus();
 }
 
@@ -42,6 +43,7 @@ async function go(request, words) {
   } catch (error) {
     trouble.textContent = `Not saved: ${error.message}`;
     for (const button of document.querySelectorAll("#scores button")) button.disabled = false;
+    document.getElementById("item")?.focus();  // a disabled button has lost it
   }
   await wait(PAUSE);  // a second press meant for the last item must not judge the next
   busy = false;
@@ -52,7 +54,7 @@ document.addEventListener("submit", event => {
   event.preventDefault();
   const body = new URLSearchParams(new FormData(event.target, event.submitter));
   body.set("seconds", ((performance.now() - since) / 1000).toFixed(2));
-  go([event.target.action, { method: "POST", body }], event.submitter.value ? "Saved. Next one." : "Skipped. Next one.");
+  go([event.target.action, { method: "POST", body }], event.submitter.value ? "Saved." : "Skipped.");
 });
 
 document.addEventListener("click", event => {

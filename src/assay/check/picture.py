@@ -1,0 +1,43 @@
+"""The gates in one picture: what was measured, how sure it is, and what was wanted."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from assay.check.gate import Gate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = {"passed": "#0072b2", "failed": "#d55e00", "undecided": "#777777"}
+"""Blue and orange, which the colour-blind tell apart; the word stands beside the colour."""
+
+
+def gates_picture(gates: Sequence[Gate]) -> "Figure":
+    """A line a gate, each on its own scale; grey is what was wanted."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 0.4 + 0.85 * len(gates)), layout="constrained")
+    for axes, gate in zip(figure.subplots(len(gates), 1, squeeze=False)[:, 0], gates, strict=True):
+        _draw(axes, gate)
+    figure.suptitle(
+        "The gates: what was measured, its 95 % interval, and what was wanted (grey)", fontsize=10
+    )
+    return figure
+
+
+def _draw(axes: "Axes", gate: Gate) -> None:
+    colour = COLOURS[gate.verdict]
+    known = [value for value in (gate.measured, *gate.interval, gate.limit) if math.isfinite(value)]
+    room = 0.15 * (max(known) - min(known) or 1.0)
+    left, right = min(known) - room, max(known) + room
+    axes.set_xlim(left, right)
+    axes.axvspan(*((left, gate.limit) if gate.at_most else (gate.limit, right)), color="#dddddd")
+    axes.axvline(gate.limit, color="black", linewidth=1)
+    axes.plot(gate.interval, (0, 0), color=colour, linewidth=2)
+    axes.plot([gate.measured], [0], "o", color=colour)
+    axes.set_yticks([])
+    axes.tick_params(labelsize=8)
+    axes.set_title(f"{gate.name}, wanted {gate.wanted}", fontsize=9, loc="left")
+    axes.set_title(gate.verdict, fontsize=9, loc="right", color=colour, weight="bold")

@@ -1,0 +1,91 @@
+"""Chapter: the guard goes into operation; what does it let through, and what does it stop?"""
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+import torch
+
+from assay import monitors
+from assay.demo.setting import UNKNOWN, Setting
+from assay.guard import Guard, Verdict
+from assay.report import Section
+from assay.storage import load, save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FALSE_ALARM_RATE = 0.05
+SHOWN = 8
+"""Digits of each kind in the picture."""
+
+
+def shipped(setting: Setting) -> Section:
+    """A guard saved, loaded as a service would, and shown known and unknown digits."""
+    network = setting.favourite
+    monitor = monitors.Energy().fit(network.observe(setting.train))
+    guard = Guard(network, monitor).calibrate(network.observe(setting.validation), FALSE_ALARM_RATE)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "guard.safetensors"
+        save(guard, path)
+        size = path.stat().st_size
+        guard = load(path, network=network)
+    known, unknown = guard(setting.test[0]), guard(setting.unknown)
+    right = known.predictions == setting.test[1]
+    table = pd.DataFrame(
+        [
+            _counted("known, answered right", known.alarm[right]),
+            _counted("known, answered wrong", known.alarm[~right]),
+            _counted(f"the digit {UNKNOWN}, always wrong", unknown.alarm),
+        ]
+    )
+    wrong = table.iloc[1:][["inputs", "cancelled"]].sum()
+    words = (
+        "The small CNN goes into operation with an Energy monitor; beside the network's weights that takes a "
+        f"file of {size / 1000:.1f} kB. It answers, and the guard cancels what it doubts. Of "
+        f"{wrong['inputs']} wrong answers it cancels "
+        f"{wrong['cancelled']} ({wrong['cancelled'] / wrong['inputs']:.0%}); the price is "
+        f"{table['cancelled'][0]} of {table['inputs'][0]} right ones "
+        f"({table['cancelled'][0] / table['inputs'][0]:.0%}; promised on inputs like those it was calibrated "
+        f"on: at most {FALSE_ALARM_RATE:.0%})."
+    )
+    advice = (
+        "Decide what a cancelled answer means in your system (ask a person, stop, fall back), and calibrate "
+        "on data from where it will work. assay serve answers over HTTP with counters for Prometheus; "
+        "guard.export writes one ONNX file for devices without Python."
+    )
+    return Section(
+        "What the guard does in operation",
+        words,
+        "How do I ship the network with the monitor attached, and watch it?",
+        [_picture(setting, known, unknown)],
+        table,
+        advice=advice,
+    )
+
+
+def _counted(name: str, alarm: torch.Tensor) -> dict[str, object]:
+    return {"answers": name, "inputs": len(alarm), "cancelled": int(alarm.sum())}
+
+
+def _picture(setting: Setting, known: Verdict, unknown: Verdict) -> "Figure":
+    """The first digits of each kind, with the network's answer and the guard's verdict."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 3.1), layout="constrained")
+    grid = figure.subplots(2, SHOWN)
+    rows = zip(grid, (setting.test[0], setting.unknown), (known, unknown), strict=True)
+    for line, images, verdict in rows:
+        for axes, image, answer, alarm in zip(line, images, verdict.predictions, verdict.alarm, strict=False):
+            axes.imshow(image[0], cmap="gray_r")
+            axes.set_xticks([])
+            axes.set_yticks([])
+            colour, said = ("#d55e00", "cancelled") if alarm else ("#0072b2", "accepted")
+            axes.set_xlabel(f"says {answer}\n{said}", fontsize=8, color=colour)
+            for side in axes.spines.values():
+                side.set_color(colour)
+    grid[0, 0].set_title("known digits", fontsize=9, loc="left")
+    grid[1, 0].set_title(f"the unknown digit {UNKNOWN}", fontsize=9, loc="left")
+    figure.suptitle("What the network says, and what the guard makes of it", fontsize=10)
+    return figure

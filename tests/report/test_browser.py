@@ -1,0 +1,62 @@
+"""The report in a real Chromium: tables sort, nothing sticks out on a phone."""
+
+import shutil
+
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+import assay
+from assay.report import Section
+
+CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    table = pd.DataFrame(
+        {
+            "name": ["b", "a", "c", "d"],
+            "value": [10.0, float("nan"), 9.0, float("-inf")],
+            "remark": ["long words " * 20] * 4,
+        }
+    )
+    figure = Figure(figsize=(8, 2))
+    figure.subplots().set_title("wide")
+    assay.write_report([Section("One", "Words.", figures=[figure], table=table)], path)
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def test_a_click_on_a_heading_sorts_and_leaves_what_is_missing_last(browser, address):
+    page = browser.new_page()
+    page.goto(address)
+    orders = []
+    for _ in range(2):
+        page.get_by_role("button", name="value").click()
+        orders.append(page.locator("tbody tr td:first-child").all_inner_texts())
+    assert orders == [["d", "c", "b", "a"], ["b", "c", "d", "a"]]
+    assert page.locator("th[aria-sort=descending]").count() == 1
+    page.get_by_role("button", name="name").click()
+    assert page.locator("tbody tr td:first-child").all_inner_texts() == ["a", "b", "c", "d"]
+    page.close()
+
+
+def test_on_a_phone_wide_things_scroll_by_themselves(browser, address):
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.goto(address)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.evaluate("document.querySelector('figure').scrollWidth") > 390
+    assert page.evaluate("document.querySelector('.wide').scrollWidth") > 390
+    page.close()
