@@ -79,9 +79,7 @@ class Importance:
     piloting: bool = True
     lookahead: Lookahead | None = None
     resampling: bool = False
-    resampled: Array = field(
-        default_factory=lambda: np.zeros(2)
-    )  # batches of the pilot, resamplings per beta
+    resampled: Array = field(default_factory=lambda: np.zeros(2))  # batches of the pilot, and how often
     log_totals: Array | None = None  # ln of Z, added up over batches, per beta
     _log_psi: torch.Tensor | None = None
 
@@ -143,9 +141,7 @@ class Importance:
         tokens = torch.empty(rows, lm.length - 1, dtype=torch.int64)
         taken = torch.zeros(rows, dtype=torch.float64)
         log_q = torch.zeros(rows, count, dtype=torch.float64)
-        met = torch.zeros(
-            rows, dtype=torch.float64
-        )  # ln of the weight of the sequence so far, at its own beta
+        met = torch.zeros(rows, dtype=torch.float64)  # ln weight of the sequence so far, at its own beta
         normalisers = torch.empty(rows, lm.length, count, dtype=torch.float64)
         with self.problem.timed(rows):
             log_probs, cache = lm.begin(rows)
