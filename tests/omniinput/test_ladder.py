@@ -6,10 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.omniinput.exchange import RoundTrips, swapped
+from assay.omniinput.exchange import RoundTrips, swap_rejections, swapped
+from assay.omniinput.kernels import kernels_of
 from assay.omniinput.kernels.chain import State
 from assay.omniinput.ladder import Reach, Visit, first_ladder, next_ladder
 from assay.omniinput.record import Record, bin_index, fine_edges
+from assay.omniinput.turns import Turns
 
 
 def normal_visit(betas, mean=0.0, deviation=10.0):
@@ -60,7 +62,8 @@ def test_swaps_keep_the_joint_target_of_two_rungs():
         [torch.multinomial(w, pairs, replacement=True, generator=generator) for w in weights], 1
     )
     state = State(drawn.reshape(-1, 1), levels[drawn.flatten()])
-    after, origin, rejections = swapped(state, betas.numpy(), pairs, 0, generator)
+    rejections = swap_rejections(state.outputs.numpy().reshape(pairs, 2), betas.numpy())
+    after, origin = swapped(state, betas.numpy(), pairs, 0, generator)
     assert torch.equal(after.outputs, state.outputs[origin])
     found = after.outputs.reshape(-1, 2).eq(1.5).double()
     # Five binomial standard errors of 200,000 pairs.
@@ -73,12 +76,35 @@ def test_swaps_keep_the_joint_target_of_two_rungs():
     )
 
 
-def test_round_trips_count_there_and_back():
-    trips = RoundTrips.none(1)
-    here, away = np.array([True]), np.array([False])
-    for first, last in [(here, away), (away, here), (here, away), (away, here), (here, away)]:
-        trips.touch(first, last)
-    assert trips.total == 2
+def test_turns_go_to_the_kernels_that_renew_most_per_evaluation():
+    """The Hamiltonian move costs four evaluations; here it goes twice as far as the redraw on both rungs."""
+    kernels = kernels_of(["tilted", "hamiltonian", "crossover"])
+    turns = Turns.among(kernels, 2)
+    assert np.bincount([turns.next() for _ in range(6)]).tolist() == [2, 2, 2]
+    for _ in range(10):
+        turns.note(0, np.array([3.0, 1.0, 3.0, 1.0]))
+        turns.note(1, np.array([6.0, 2.0, 6.0, 2.0]))
+        turns.note(2, np.full(4, 100.0))
+    after = turns.learned(5)
+    spent = after.shares * after.costs
+    spent /= spent.sum()
+    # Per evaluation 1 against 1/2, squared 4 to 1; a tenth each beside, of two thirds of all evaluations.
+    assert spent == pytest.approx([2 / 3 * (0.1 + 0.8 * 0.8), 2 / 3 * (0.1 + 0.8 * 0.2), 1 / 3])
+    drawn = np.bincount([after.next() for _ in range(1000)], minlength=3) / 1000
+    assert drawn == pytest.approx(after.shares, abs=2e-3)
+
+
+def test_round_trips_count_there_and_back_to_each_end():
+    """One walker on a ladder with home in the middle; what it did before it was home first does not count."""
+    trips = RoundTrips.none(1, ends=2)
+    here, away = np.array([0]), np.zeros(0, dtype=np.int64)
+    places = {"home": (here, [away, away]), "first": (away, [here, away]), "last": (away, [away, here])}
+    for place in ["first", "home", "last", "home", "first", "first", "home", "home", "last"]:
+        trips.touch(*places[place])
+    assert trips.trips.tolist() == [1, 1]
+    trips.touch(*places["home"])
+    assert trips.trips.tolist() == [1, 2]
+    assert trips.total == 1
 
 
 @given(st.lists(st.floats(-50, 50, allow_nan=False), min_size=1, max_size=40))

@@ -69,6 +69,29 @@ def test_an_ising_ring_is_exact_on_both_sides_of_zero_temperature():
     assert 0.0 in dist.diagnostics["betas"]
 
 
+def test_a_squashed_output_has_the_distribution_of_the_output_itself():
+    """A steep output of the number of ones: outputs jump along the ladder, but their counts are binomial."""
+    sites = 24
+    ones = np.arange(sites + 1)
+    edges = np.concatenate([[-0.01], ((ones[1:] ** 3 + ones[:-1] ** 3) / 2), [sites**3 + 1.0]])
+    space = assay.InputSpace((sites,), 2)
+
+    def steep(inputs):
+        return inputs.double().sum(dim=1) ** 3
+
+    dist = assay.sample_outputs(
+        steep, space, bins=edges, squash=(1800.0, 4000.0), budget=60_000, seed=0, kernel="single-site"
+    )
+    exact = bits_log_density(sites)
+    assert np.isfinite(dist.log_density).all()
+    assert np.mean(np.abs(dist.log_density - exact) <= 3 * dist.error) > 0.9
+    np.testing.assert_array_equal(dist.edges, edges)
+    rows = dist.samples(20)
+    assert (rows.sum(dim=1) == 20).all()
+    kept = dist.kept
+    assert np.allclose(kept.outputs, steep(kept.inputs).numpy(), rtol=1e-6)
+
+
 def test_the_flat_sampler_agrees_with_the_exact_answer():
     space = assay.InputSpace(shape=(BITS,), values=2)
     dist = assay.sample_outputs(

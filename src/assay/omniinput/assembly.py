@@ -26,6 +26,7 @@ def tempering_distribution(run: Tempering) -> OutputDistribution:
     """Reweighted over the ladder; checked for swaps, round trips, agreement, gaps and effective samples."""
     assert run.record is not None
     assert run.trips is not None
+    assert run.turns is not None
     found = run.estimate()
     betas, draws = run.betas, np.full(len(run.betas), found.steps)
     kept = _samples(
@@ -33,13 +34,14 @@ def tempering_distribution(run: Tempering) -> OutputDistribution:
         run.problem.space,
         lambda outputs: -log_mixture(outputs, betas, draws, found.solution),
     )
-    acceptance = 1 - run.rejections / max(run.swaps, 1)
+    acceptance = 1 - run.rejections / max(run.moves, 1)
     effective = _effective(found)
     apart, reasons = convergence.agreement(found.by_ensemble, found.error / found.inflation)
     reasons += convergence.ladder_reasons(acceptance, run.trips.total)
     reasons += convergence.effective_reasons(effective, found.log_density, convergence.LEAST_EFFECTIVE)
     diagnostics = _common(run, "tempering", found, effective, apart) | {
         "betas": betas,
+        "kernel_shares": run.turns.shares,
         "swap_acceptance": acceptance,
         "round_trips": run.trips.total,
         "acceptance": run.accepted.reshape(run.plan.ensembles, -1).mean(axis=0) / max(run.moves, 1),

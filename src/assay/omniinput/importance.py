@@ -6,6 +6,12 @@ balance heuristic (Veach and Guibas 1995), w = 1 / (N sum_j a_j q_beta_j(x)). On
 beta, samples are independent, and sums of w count inputs absolutely. The last token is summed over instead of
 drawn (Rao-Blackwell): all its values are histogrammed with the weight of the first length - 1 tokens. The
 paper samples with tempering alone; on its kind of problem this needs far fewer evaluations.
+
+Where psi knows too little, the S that a sequence meets on its way differ by many nats and few sequences carry
+all the weight. Then sequences of one beta are resampled on the way by what they met so far (sequential Monte
+Carlo, Del Moral et al. 2006), which stays unbiased. Their q is no longer known, so each beta is trusted where
+its own outputs lie: by c_j(z), which goes with exp(-beta_j z) / Z_j and adds up to one, Z_j from batches
+before.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +38,10 @@ SPACING = 1.5  # standard deviations of the output between the mean outputs of n
 NEAR_ZERO = 0.05  # betas this close to zero are put there, where one proposal stands anyway
 FEWEST_PROPOSALS, MOST_PROPOSALS = 6, 24
 PILOT_SHARE = 0.1  # half of it to choose the betas, half to look ahead at those
-BATCH = 256
+BATCH, RESAMPLED_BATCH = 256, 1024
+LEAST_PARTICLES = 0.5  # effective share of the sequences of one beta, under which they are resampled
+LEAST_GROUP = 16  # sequences per beta and batch; fewer are not resampled
+OFTEN = 1.0  # times per sequence and beta in the pilot: above it resampling is needed
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class Draw:
     outputs: Array  # negative log-likelihood of the prefix
     log_weights: Array  # of the prefix, divided by the number of inputs
     last: torch.Tensor  # (rows, values) log-probabilities of the last token
-    following: torch.Tensor  # (rows, length - 1, betas) ln S of what follows each token of the prefix
+    following: torch.Tensor | None  # (rows, length - 1, betas) ln S of what follows each token of the prefix
 
 
 @dataclass
@@ -69,6 +78,9 @@ class Importance:
     draws: int = 0
     piloting: bool = True
     lookahead: Lookahead | None = None
+    resampling: bool = False
+    resampled: Array = field(default_factory=lambda: np.zeros(2))  # batches of the pilot, and how often
+    log_totals: Array | None = None  # ln of Z, added up over batches, per beta
     _log_psi: torch.Tensor | None = None
 
     def begin(self) -> None:
@@ -79,9 +91,9 @@ class Importance:
     @property
     def rows(self) -> int:
         """Per batch: the same number at every beta, so that the shares a_j are exact."""
-        total = BATCH
+        total = RESAMPLED_BATCH if self.resampling else BATCH
         if self.budget.evaluations is not None:
-            total = min(BATCH, max(1, int(self.budget.evaluations * self.share) // 60))
+            total = min(total, max(1, int(self.budget.evaluations * self.share) // 60))
         each = max(1, total // len(self.proposals))
         return each * len(self.proposals)
 
@@ -95,8 +107,9 @@ class Importance:
         assert self.lookahead is not None
         draw = self._draw()
         # A batch is unbiased whatever was learned from those before it, so learning never has to end.
-        self.lookahead.watch(draw.prefixes, draw.following)
-        self._log_psi = None
+        if draw.following is not None:
+            self.lookahead.watch(draw.prefixes, draw.following)
+            self._log_psi = None
         if self.piloting:
             self._pilot(draw)
         else:
@@ -111,34 +124,96 @@ class Importance:
             if spent >= 0.5:
                 self._choose()
         self.piloting = spent < 1.0
+        if not self.piloting and self.resampling:
+            batches, times = self.resampled
+            self.resampling = bool(times > OFTEN * batches)
 
     def _draw(self) -> Draw:
         """Prefixes at the row's beta, with their mixture weight over all betas (in units of the space)."""
         lm, rows, count = self.problem.lm, self.rows, len(self.proposals)
         betas = torch.from_numpy(self.proposals)
         own = torch.arange(count).repeat_interleave(rows // count)
+        own_betas = betas[own, None].float()
+        every = torch.arange(rows)
+        # Normalisers at every beta are what looking ahead learns from, and cost as much as a small model.
+        thorough = self.piloting or not self.resampling
         log_psi = self._looking_ahead()
         tokens = torch.empty(rows, lm.length - 1, dtype=torch.int64)
         taken = torch.zeros(rows, dtype=torch.float64)
         log_q = torch.zeros(rows, count, dtype=torch.float64)
+        met = torch.zeros(rows, dtype=torch.float64)  # ln weight of the sequence so far, at its own beta
         normalisers = torch.empty(rows, lm.length, count, dtype=torch.float64)
         with self.problem.timed(rows):
             log_probs, cache = lm.begin(rows)
         for place in range(lm.length - 1):
             psi = log_psi[:, place]
+            if thorough:
+                normalisers[:, place] = log_normalisers(log_probs, betas, psi)
+                met += normalisers[every, place, own]
+            else:
+                met += torch.logsumexp(log_probs * own_betas + psi[own], dim=1)
+            if self.resampling and place and (origin := self._resample(met)) is not None:
+                tokens, taken, log_probs = tokens[origin], taken[origin], log_probs[origin]
+                normalisers = normalisers[origin] if thorough else normalisers
+                with self.problem.timed(0):
+                    cache = lm.picked(cache, origin, tokens[:, :place])
             token = drawn_tokens(log_probs, betas[own], self.generator, psi[own])
-            normalisers[:, place] = log_normalisers(log_probs, betas, psi)
             chosen = log_probs.gather(1, token)[:, 0].double()
-            log_q += chosen[:, None] * betas + psi[:, token[:, 0]].T - normalisers[:, place]
+            ahead = psi[:, token[:, 0]].T
+            if not self.resampling:
+                log_q += chosen[:, None] * betas + ahead - normalisers[:, place]
+            met -= ahead[every, own]
             taken += chosen
             tokens[:, place] = token[:, 0]
             with self.problem.timed(0):
-                following, cache = lm.feed(token, cache)
-            log_probs = following[:, 0]
-        normalisers[:, -1] = log_normalisers(log_probs, betas)
-        mixture = torch.logsumexp(log_q, dim=1) - np.log(count)
-        log_weights = -mixture.numpy() - lm.space.log_size
-        return Draw(tokens, -taken.numpy(), log_weights, log_probs, normalisers[:, 1:])
+                after, cache = lm.feed(token, cache)
+            log_probs = after[:, 0]
+        if thorough:
+            normalisers[:, -1] = log_normalisers(log_probs, betas)
+        if self.resampling:
+            log_weights = self._trusted(taken.numpy(), met.numpy())
+        else:
+            log_weights = np.log(count) - torch.logsumexp(log_q, dim=1).numpy()
+        log_weights = log_weights - lm.space.log_size
+        following = normalisers[:, 1:] if thorough else None
+        return Draw(tokens, -taken.numpy(), log_weights, log_probs, following)
+
+    def _resample(self, met: torch.Tensor) -> torch.Tensor | None:
+        """The row each row goes on from; weights of resampled betas are made equal in `met`."""
+        groups = met.numpy().reshape(len(self.proposals), -1)
+        size = groups.shape[1]
+        shares = np.exp(groups - groups.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        poor = 1 / (shares**2).sum(axis=1) < LEAST_PARTICLES * size
+        if not poor.any():
+            return None
+        origin = np.arange(groups.size).reshape(groups.shape)
+        offset = torch.rand(len(groups), dtype=torch.float64, generator=self.generator).numpy()
+        for group in np.flatnonzero(poor):  # systematic resampling
+            places = (np.arange(size) + offset[group]) / size
+            found = np.searchsorted(shares[group].cumsum(), places).clip(max=size - 1)
+            origin[group] = group * size + found
+            groups[group] = logsumexp(groups[group]) - np.log(size)
+        if self.piloting:
+            self.resampled[1] += poor.mean()
+        return torch.from_numpy(origin.ravel())
+
+    def _trusted(self, taken: Array, met: Array) -> Array:
+        """ln weights of sequences that were resampled: each beta counts where its own outputs lie.
+
+        The mean of exp(met) f(x) over the sequences of a beta estimates the sum of exp(-beta z) f(x) without
+        bias; f is c_j(z) exp(beta z), and c adds up to one over the betas.
+        """
+        count = len(self.proposals)
+        totals = logsumexp(met.reshape(count, -1), axis=1) - np.log(len(met) // count)
+        known = totals if self.log_totals is None else self.log_totals
+        self.log_totals = totals if self.log_totals is None else np.logaddexp(known, totals)
+        if self.piloting:
+            self.resampled[0] += 1
+        own = np.repeat(np.arange(count), len(met) // count)
+        exponents = taken[:, None] * self.proposals - known
+        trust = exponents[np.arange(len(met)), own] - logsumexp(exponents, axis=1)
+        return np.asarray(np.log(count) + met + trust - self.proposals[own] * taken)
 
     def _looking_ahead(self) -> torch.Tensor:
         """ln psi in single precision, (betas, length - 1, values)."""
@@ -158,6 +233,8 @@ class Importance:
         self.proposals = proposal_betas(betas, means, deviations, centres[0], centres[-1])
         assert self.lookahead is not None
         self.lookahead = self.lookahead.moved(betas, self.proposals)
+        self.resampling = True
+        self.resampling = self.rows >= LEAST_GROUP * len(self.proposals)
         self.reservoir = Reservoir.empty(len(self.edges) - 1, self.plan.keep, self.problem.lm.length)
 
     def _pilot_deviations(self) -> Array:
@@ -182,10 +259,14 @@ class Importance:
         counts = np.bincount(place[index >= 0], minlength=rows * bins).reshape(rows, bins)
         with np.errstate(divide="ignore"):
             contributions = draw.log_weights[:, None] + np.log(counts)
+        together = logsumexp(contributions, axis=0)
+        # Sequences that were resampled are not independent of each other; batches are.
+        squares = 2 * together if self.resampling else logsumexp(2 * contributions, axis=0)
         self.blocks.add(
             {
-                "bins": logsumexp(contributions, axis=0),
-                "squares": logsumexp(2 * contributions, axis=0),
+                "bins": together,
+                "squares": squares,
+                "batches": np.zeros(()),
                 "inputs": np.asarray(logsumexp(draw.log_weights) + np.log(values)),
                 "likelihood": np.asarray(logsumexp(draw.log_weights - draw.outputs)),
                 "rows": np.asarray(np.log(rows)),
@@ -236,11 +317,19 @@ class Importance:
         )
 
     def effective(self) -> Array:
-        """Effective sample size of every bin, (sum w)^2 / sum w^2 over independent prefixes."""
+        """Effective sample size of every bin, (sum w)^2 / sum w^2 over independent prefixes.
+
+        Of sequences that were resampled, as many as would vary as much as batches do from one to another.
+        """
         blocks = self.blocks.whole()
         with np.errstate(invalid="ignore"):
             logs = 2 * logsumexp(blocks["bins"], axis=0) - logsumexp(blocks["squares"], axis=0)
-        return np.asarray(np.where(np.isnan(logs), 0.0, np.exp(logs)))
+        found = np.where(np.isnan(logs), 0.0, np.exp(logs))
+        if not self.resampling:
+            return np.asarray(found)
+        batches = np.exp(logsumexp(blocks["batches"]))
+        excess = 1 / np.maximum(found, 1e-300) - 1 / batches
+        return np.asarray(np.where(found > 0, 1 / np.maximum(excess, 1e-9), 0.0))
 
     def mean_at_one(self) -> float:
         """The mean output of the model's own samples, from the pilot."""
@@ -258,7 +347,8 @@ class Importance:
     def snapshot(self) -> dict[str, Any]:
         """Everything the next batch depends on."""
         names = ("proposals", "edges", "pilot_sums", "blocks", "reservoir", "draws", "piloting", "share")
-        return {name: getattr(self, name) for name in (*names, "lookahead")} | {
+        more = ("lookahead", "resampling", "resampled", "log_totals")
+        return {name: getattr(self, name) for name in (*names, *more)} | {
             "generator": self.generator.get_state(),
             "evaluations": self.problem.evaluations,
             "model_seconds": self.problem.seconds,

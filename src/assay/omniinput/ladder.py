@@ -76,6 +76,11 @@ def next_ladder(visit: Visit, reach: Reach, deviation: float, replicas: int | No
     return _with_zero(np.interp(levels, barrier, grid))
 
 
+def grew(old: Array, new: Array) -> bool:
+    """Whether either end went outwards by more than a tenth."""
+    return bool(new[0] < 1.1 * min(old[0], 0.0) or new[-1] > 1.1 * max(old[-1], 0.0))
+
+
 def _moved_end(visit: Visit, goal: tuple[float, float] | None, deviation: float) -> float:
     """The new coldest beta, so that its mean output comes to lie in the lowest bin.
 

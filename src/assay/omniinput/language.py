@@ -54,6 +54,9 @@ class CausalLM:
         self.next_token_logits = next_token_logits
         self.start = start
         self.cached = cached or self._by_whole_forwards
+        self.pick: Callable[[Any, Tensor], Any] | None = None
+        if cached is None:
+            self.pick = lambda cache, rows: cache[rows]
 
     @classmethod
     def from_huggingface(cls, model: Any, length: int, *, start: int | None = None) -> "CausalLM":
@@ -79,7 +82,13 @@ class CausalLM:
             result = model(input_ids=tokens.to(model.device), past_key_values=cache, use_cache=True)
             return result.logits, result.past_key_values
 
-        return cls(logits, model.config.vocab_size, length, start=start, cached=cached)
+        def pick(cache: Any, rows: Tensor) -> Any:
+            cache.batch_select_indices(rows.to(model.device))
+            return cache
+
+        found = cls(logits, model.config.vocab_size, length, start=start, cached=cached)
+        found.pick = pick
+        return found
 
     @property
     def values(self) -> int:
@@ -123,6 +132,16 @@ class CausalLM:
                 "finite likelihood, so give impossible tokens a very low logit instead of minus infinity"
             )
         return torch.log_softmax(logits.float().cpu(), dim=-1), cache
+
+    def picked(self, cache: Any, rows: Tensor, tokens: Tensor) -> Any:
+        """The cache of some rows, in their order, which hold these tokens so far (rows, T).
+
+        Of a cache that is somebody else's nothing is known: then the tokens go through the model once more.
+        """
+        if self.pick is not None and cache is not None:
+            return self.pick(cache, rows)
+        _, fresh = self.begin(len(tokens))
+        return self.feed(tokens, fresh)[1] if tokens.shape[1] else fresh
 
     def log_probabilities(self, tokens: Tensor) -> Tensor:
         """(rows, length, values): the conditional of every position given the tokens before it."""

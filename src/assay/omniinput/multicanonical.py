@@ -130,7 +130,7 @@ class Multicanonical:
         rungs = len(pilot.betas)
         spread = np.linspace(0, rungs - 1, self.walkers).round().astype(int)
         rows = (np.arange(self.plan.ensembles)[:, None] * rungs + spread).ravel()
-        self.state = pilot.state.rows(torch.from_numpy(rows))
+        self.state = pilot.state.rows(rows)
         self._open_record(pilot.record)
 
     def _correct(self) -> None:
@@ -181,7 +181,8 @@ class Multicanonical:
             )
             self.moves += 1
             outputs = self.state.outputs.numpy()
-            self.trips.touch(outputs <= self.ends[0], outputs >= self.ends[1])
+            low, high = self.ends
+            self.trips.touch((outputs <= low).nonzero()[0], [(outputs >= high).nonzero()[0]])
             visited.append(self.state)
         if visited:
             stacked = torch.stack([state.outputs for state in visited]).numpy()

@@ -27,7 +27,7 @@ class Plan:
     seed: int = 0
     ensembles: int = 2
     replicas: int | None = None
-    most_replicas: int = 64
+    most_replicas: int = 96
     swap_every: int = 1
     keep: int = 64
     adapt_share: float = 0.2

@@ -106,8 +106,7 @@ class Problem:
                 f"got {got}; return one output per row"
             )
         result = outputs.detach().to("cpu", torch.float64)
-        wrong = int((~torch.isfinite(result)).sum())
-        if wrong:
+        if not math.isfinite(float(result.sum())) and (wrong := int((~torch.isfinite(result)).sum())):
             raise SamplingError(
                 f"expected finite outputs, got NaN or infinity for {wrong} of {rows} inputs; "
                 "make the output function finite over the whole space (a log of zero is the usual cause)"

@@ -27,6 +27,7 @@ from assay.omniinput.plan import DEFAULT_BINS, Budget, Plan
 from assay.omniinput.pooling import pooled
 from assay.omniinput.problem import OutputFunction, Problem, SamplingError
 from assay.omniinput.space import InputSpace
+from assay.omniinput.squash import Squash
 from assay.omniinput.tempering import Tempering
 
 Array = NDArray[np.float64]
@@ -46,6 +47,7 @@ def sample_outputs(
     sampler: str = "auto",
     kernel: str | Kernel | Sequence[str | Kernel] = "auto",
     relaxed: OutputFunction | None = None,
+    squash: tuple[float, float] | None = None,
     ensembles: int = 2,
     replicas: int | None = None,
     swap_every: int = 1,
@@ -69,6 +71,10 @@ def sample_outputs(
     kernel names one or several of the moves in `assay.omniinput.kernels`; "tilted", "informed" and "langevin"
     need gradients, through `relaxed` (a function of one-hot inputs) or an output_fn that takes floats.
 
+    squash=(centre, length) tempers a function of the output that flattens out away from the centre, where
+    most inputs lie, instead of the output itself: for outputs that jump between neighbouring temperatures,
+    so that swaps are refused however near these are. Bins and result are those of the output.
+
     With `checkpoint`, the run is written there every `checkpoint_every` seconds and taken up from there if
     the file exists; the result is the one an uninterrupted run gives. If sampling must stop (NaN, too small a
     budget), the error's `partial` holds the distribution so far. The paper samples by tempering with
@@ -82,9 +88,9 @@ def sample_outputs(
     """
     if _at_least(1, "ladders", ladders) > 1:
         options = {
-            "bins": bins, "sampler": sampler, "kernel": kernel, "relaxed": relaxed, "ensembles": ensembles,
-            "replicas": replicas, "swap_every": swap_every, "keep": keep, "decode": decode,
-            "checkpoint_every": checkpoint_every,
+            "bins": bins, "sampler": sampler, "kernel": kernel, "relaxed": relaxed, "squash": squash,
+            "ensembles": ensembles, "replicas": replicas, "swap_every": swap_every, "keep": keep,
+            "decode": decode, "checkpoint_every": checkpoint_every,
         }  # fmt: skip
         parts = Ladders(budget, seconds, seed, checkpoint, ladders).parts()
         return _joined(partial(_part, output_fn, space, options), parts, engine, bins)
@@ -92,8 +98,10 @@ def sample_outputs(
         raise InputError(f"expected at least 2 ladders to run on {engine!r}, got 1; pass ladders=4, say")
     lm = output_fn if isinstance(output_fn, CausalLM) else None
     where = _checked_space(lm, space)
+    edges = _edges(bins)
+    squashing = _squashing(squash, lm, edges)
     plan = Plan(
-        edges=_edges(bins),
+        edges=edges if squashing is None or edges is None else squashing.edges(edges),
         bins=bins if isinstance(bins, int) else DEFAULT_BINS,
         seed=seed,
         ensembles=_at_least(1, "ensembles", ensembles),
@@ -102,9 +110,15 @@ def sample_outputs(
         keep=_at_least(1, "keep", keep),
     )
     kernels = _kernels(lm, kernel)
-    run = _run(sampler, lm, output_fn, where, kernels, relaxed, plan, _budget(budget, seconds))
+    function, soft = (output_fn, relaxed) if squashing is None else _squashed(squashing, output_fn, relaxed)
+    run = _run(sampler, lm, function, where, kernels, soft, plan, _budget(budget, seconds))
     keeper = Keeper(checkpoint, where, f"{sampler} {kernels}", checkpoint_every)
-    dist = _finished(run, keeper)
+    try:
+        dist = _finished(run, keeper)
+    except SamplingError as error:
+        error.partial = _unsquashed(squashing, error.partial, edges)
+        raise
+    dist = _unsquashed(squashing, dist, edges) or dist
     named = dataclasses.replace(
         dist, output_name="output" if lm is None else "negative log-likelihood (nats)"
     )
@@ -235,6 +249,39 @@ def _run(
     if sampler == "tempering":
         return Tempering(language, kernels, plan, budget, generator)
     return ImportanceThenTempering(language, kernels, plan, budget, generator)
+
+
+def _squashing(squash: tuple[float, float] | None, lm: CausalLM | None, edges: Array | None) -> Squash | None:
+    if squash is None:
+        return None
+    if lm is not None or edges is None:
+        raise InputError(
+            "expected an output function and edges of bins with squash=, got "
+            f"{'a CausalLM' if lm is not None else 'no edges'}; give bins, for example, as "
+            "numpy.linspace(-20, 20, 41), and a language model without squash"
+        )
+    return Squash(*squash)
+
+
+def _squashed(
+    squash: Squash, output_fn: Any, relaxed: OutputFunction | None
+) -> tuple[OutputFunction, OutputFunction | None]:
+    def function(inputs: torch.Tensor) -> torch.Tensor:
+        return squash(output_fn(inputs))
+
+    def soft(one_hot: torch.Tensor) -> torch.Tensor:
+        assert relaxed is not None
+        return squash(relaxed(one_hot))
+
+    return function, None if relaxed is None else soft
+
+
+def _unsquashed(
+    squash: Squash | None, dist: OutputDistribution | None, edges: Array | None
+) -> OutputDistribution | None:
+    if squash is None or dist is None or edges is None:
+        return dist
+    return squash.undone(dist, edges)
 
 
 def _budget(evaluations: int | None, seconds: float | None) -> Budget:

@@ -8,13 +8,13 @@ import torch
 from numpy.typing import NDArray
 
 from assay.omniinput.estimate import ALL_INPUTS, Anchor, Estimate, LadderSolver, estimate
-from assay.omniinput.exchange import RoundTrips, swapped
-from assay.omniinput.kernels.chain import Kernel, State, Tempered, init
-from assay.omniinput.kernels.learned import Learned
-from assay.omniinput.ladder import Reach, Visit, first_ladder, next_ladder
+from assay.omniinput.exchange import RoundTrips, Rows, swap_rejections, swapped
+from assay.omniinput.kernels.chain import Info, Kernel, Learner, State, Tempered, evaluations_per_row, init
+from assay.omniinput.ladder import Reach, Visit, first_ladder, grew, next_ladder
 from assay.omniinput.plan import Budget, Plan
 from assay.omniinput.problem import Problem, SamplingError
 from assay.omniinput.record import Record, fine_edges
+from assay.omniinput.turns import Turns
 
 Array = NDArray[np.float64]
 
@@ -28,9 +28,10 @@ ROUNDS = 5  # of adaptation at least, each twice as long as the one before
 class Tempering:
     """A run that can stop and go on at any chunk of steps.
 
-    Rounds of doubling length move the ladder's ends towards the outermost bins and put its rungs at equal
-    cumulative rejection; after a fifth of the budget the ladder is frozen and the rest is production. Rows
-    are ensemble by ensemble, rung by rung, coldest last; states travel along the ladder, rungs stay in place.
+    Rounds move the ladder's ends towards the outermost bins and put its rungs at equal cumulative rejection;
+    once the ends have arrived, each is twice as long as the one before. After a fifth of the budget the
+    ladder is frozen and the rest is production. Rows are ensemble by ensemble, rung by rung, coldest last;
+    states travel along the ladder, rungs stay in place.
     """
 
     problem: Problem
@@ -43,6 +44,7 @@ class Tempering:
     state: State | None = None
     record: Record | None = None
     trips: RoundTrips | None = None
+    turns: Turns | None = None
     rejections: Array = field(default_factory=lambda: np.zeros(0))
     swaps: int = 0
     moves: int = 0
@@ -51,6 +53,8 @@ class Tempering:
     frozen: bool = False
     spent_before: float = 0.0  # share of the budget that went to something else
     _tempered: Tempered | None = None
+    _home: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    _ends: list[Rows] = field(default_factory=list)
     anchor: Anchor = ALL_INPUTS  # the first rung, if not zero, and what is known about it
 
     def begin(self) -> None:
@@ -67,7 +71,8 @@ class Tempering:
         rungs = self.plan.replicas or FIRST_RUNGS
         self.betas = self.anchor.beta + first_ladder(mean, self.deviation, self.reach, rungs)
         self.round_steps = self._first_round()
-        rows = torch.arange(self.rows) % len(drawn.outputs)
+        self.turns = Turns.among(self.kernels, len(self.betas))
+        rows = np.arange(self.rows) % len(drawn.outputs)
         self.state = self._on_ladder(drawn.rows(rows))
         low, high = float(drawn.outputs.min()), float(drawn.outputs.max())
         self._open_record(low, high)
@@ -84,8 +89,8 @@ class Tempering:
         return reach if self.anchor.beta == 0.0 else Reach(reach.low, reach.low)
 
     @property
-    def learners(self) -> list[Learned]:
-        return list(dict.fromkeys(kernel for kernel in self.kernels if isinstance(kernel, Learned)))
+    def learners(self) -> list[Learner]:
+        return list(dict.fromkeys(kernel for kernel in self.kernels if isinstance(kernel, Learner)))
 
     def _first_round(self) -> int:
         """Steps enough to change every site a few times, few enough for several rounds in a small budget.
@@ -96,7 +101,8 @@ class Tempering:
         if self.budget.evaluations is None:
             return LEAST_ROUND
         left = self.budget.evaluations * self.plan.adapt_share * (1 - self.spent_before)
-        return int(np.clip(left / (self.rows * 2**ROUNDS), LEAST_ROUND, max(LEAST_ROUND, thorough)))
+        affordable = left / (self.rows * self.cost * 2**ROUNDS)
+        return int(np.clip(affordable, LEAST_ROUND, max(LEAST_ROUND, thorough)))
 
     @property
     def rows(self) -> int:
@@ -108,47 +114,61 @@ class Tempering:
         most = max(1, min(256, 4096 // self.rows, self.round_steps // 8))
         if self.budget.evaluations is None:
             return most
-        return int(np.clip(self.budget.evaluations // (self.rows * 80), 1, most))
+        return int(np.clip(self.budget.evaluations // (self.rows * self.cost * 80), 1, most))
+
+    @property
+    def cost(self) -> int:
+        """Evaluations per row of the dearest kernel."""
+        return max(evaluations_per_row(kernel) for kernel in self.kernels)
 
     @property
     def finished(self) -> bool:
-        return not self.budget.allows(self.problem.evaluations + self.rows)
+        return not self.budget.allows(self.problem.evaluations + self.rows * self.cost)
 
     def advance(self) -> None:
         """One chunk of steps; then, while adapting, a new ladder when the round is over."""
         assert self.record is not None
         outputs: list[torch.Tensor] = []
+        probability: list[torch.Tensor] = []
         thin = max(1, self.rows * self.problem.space.sites // 20_000)
         kept: list[State] = []
         late = self.budget.elapsed + (self.budget.seconds or np.inf) / 80
         for step in range(self.chunk_steps):
             if self.finished or (step and self.budget.elapsed > late):
                 break
-            state = self._step()
+            state, info = self._step()
             outputs.append(state.outputs)
+            probability.append(info.probability)
             if step % thin == 0:
                 kept.append(state)
         if outputs:
             shape = (len(outputs), self.plan.ensembles, len(self.betas))
-            self.record.add(torch.stack(outputs).numpy().reshape(shape))
-            sites = torch.cat([state.sites for state in kept])
+            chunk = torch.stack(outputs).numpy().reshape(shape)
+            self.record.add(chunk)
+            self.accepted += torch.stack(probability).sum(dim=0).numpy()
+            self.rejections += len(chunk) * swap_rejections(chunk, self.betas)
+            sites, found = (
+                torch.cat([getattr(state, name) for state in kept]) for name in ("sites", "outputs")
+            )
             for learner in [] if self.frozen else self.learners:
-                learner.watch(sites, len(self.betas), self.problem.space.values)
-            self.record.offer(sites, torch.cat([state.outputs for state in kept]).numpy(), self.generator)
+                learner.watch(sites, found, len(self.betas), self.problem.space.values)
+            self.record.offer(sites, found.numpy(), self.generator)
         if not self.frozen:
             self._adapt_when_due()
 
-    def _step(self) -> State:
+    def _step(self) -> tuple[State, Info]:
         assert self.state is not None
-        kernel = self.kernels[self.moves % len(self.kernels)]
-        self.state, info = kernel.step(
+        assert self.turns is not None
+        before, turn = self.state.sites, self.turns.next()
+        self.state, info = self.kernels[turn].step(
             self.state, self._target(), self.problem, self.generator, groups=self.plan.ensembles
         )
-        self.accepted += info.probability.numpy()
+        if not self.frozen:
+            self.turns.note(turn, (self.state.sites - before).double().square().sum(dim=1).numpy())
         self.moves += 1
         if self.moves % self.plan.swap_every == 0 and len(self.betas) > 1:
             self.state = self._swap(self.state)
-        return self.state
+        return self.state, info
 
     def _target(self) -> Tempered:
         """One beta per row; built once per ladder."""
@@ -158,14 +178,10 @@ class Tempering:
 
     def _swap(self, state: State) -> State:
         assert self.trips is not None
-        state, origin, rejected = swapped(
-            state, self.betas, self.plan.ensembles, self.swaps % 2, self.generator
-        )
+        state, origin = swapped(state, self.betas, self.plan.ensembles, self.swaps % 2, self.generator)
         if origin is not None:
             self.trips.follow(origin)
-        rung = np.arange(self.rows) % len(self.betas)
-        self.trips.touch(rung == 0, rung == len(self.betas) - 1)
-        self.rejections += rejected
+        self.trips.touch(self._home, self._ends)
         self.swaps += 1
         return state
 
@@ -177,19 +193,22 @@ class Tempering:
         if self.record.steps < self.round_steps and spent < enough:
             return
         self.frozen = spent >= enough
-        self.round_steps *= 2
         if self.record.steps and self.swaps:
             old = self.betas
             third, fourth = self._late_means()
-            visit = Visit(old, (third + fourth) / 2, fourth - third, self.rejections / self.swaps)
+            visit = Visit(old, (third + fourth) / 2, fourth - third, self.rejections / self.moves)
             self.betas = next_ladder(
                 visit, self.reach, self.deviation, self.plan.replicas, self.plan.most_replicas
             )
+            # A ladder that still has to grow needs more rounds, not longer ones.
+            self.round_steps *= 1 if grew(old, self.betas) else 2
             nearest = np.abs(old[:, None] - self.betas).argmin(axis=0)
             rows = (np.arange(self.plan.ensembles)[:, None] * len(old) + nearest).ravel()
-            self.state = self._on_ladder(self.state.rows(torch.from_numpy(rows)))
+            self.state = self._on_ladder(self.state.rows(rows))
+            assert self.turns is not None
+            self.turns = self.turns.learned(len(self.betas))
             for learner in self.learners:
-                learner.learn(nearest)
+                learner.learn(nearest, self.betas, self.problem.space.values, self.frozen)
         self._open_record(self.record.lowest, self.record.highest)
 
     def _late_means(self) -> tuple[Array, Array]:
@@ -214,9 +233,18 @@ class Tempering:
         steepest = float(np.abs(self.betas).max())
         fine = fine_edges(edges, low, high, steepest)
         self.record = Record.start(edges, fine, self.plan.ensembles, self.plan.keep, self.problem.space.sites)
-        self.trips, self._tempered = RoundTrips.none(self.rows), None
+        self._tempered = None
+        self._mark_ends()
+        self.trips = RoundTrips.none(self.rows, len(self._ends))
         self.rejections, self.swaps = np.zeros(len(self.betas) - 1), 0
         self.accepted, self.moves = np.zeros(self.rows), 0
+
+    def _mark_ends(self) -> None:
+        """The rows of the rung whose states are drawn anew, and those of the ends of the ladder beyond it."""
+        first = np.arange(self.plan.ensembles) * len(self.betas)
+        home, last = int(np.abs(self.betas - self.anchor.beta).argmin()), len(self.betas) - 1
+        self._home = first + home
+        self._ends = [first + end for end in (0, last) if end != home]
 
     def estimate(self) -> Estimate:
         assert self.record is not None
@@ -234,6 +262,7 @@ class Tempering:
             "learners": [learner.snapshot() for learner in self.learners],
             "record": self.record,
             "trips": self.trips,
+            "turns": self.turns,
             "rejections": self.rejections,
             "swaps": self.swaps,
             "moves": self.moves,
@@ -259,4 +288,5 @@ class Tempering:
         self.problem.seconds = taken.pop("model_seconds")
         for name, value in taken.items():
             setattr(self, name, value)
+        self._mark_ends()
         self.problem.prepare(self.betas)

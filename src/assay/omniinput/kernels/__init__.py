@@ -11,11 +11,13 @@ from assay.errors import InputError
 from assay.omniinput.kernels.block import Block
 from assay.omniinput.kernels.chain import Kernel
 from assay.omniinput.kernels.crossover import Crossover
+from assay.omniinput.kernels.hamiltonian import Hamiltonian
 from assay.omniinput.kernels.informed import Informed
 from assay.omniinput.kernels.langevin import Langevin
 from assay.omniinput.kernels.learned import Learned
 from assay.omniinput.kernels.shift import Shift
 from assay.omniinput.kernels.single_site import SingleSite
+from assay.omniinput.kernels.surrogate import Surrogate
 from assay.omniinput.kernels.tilted import Tilted
 
 KERNELS: dict[str, Callable[[], Kernel]] = {
@@ -24,16 +26,18 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "shift": Shift,
     "crossover": Crossover,
     "learned": Learned,
+    "surrogate": Surrogate,
     "informed": Informed,
     "tilted": Tilted,
     "langevin": Langevin,
+    "hamiltonian": Hamiltonian,
 }
 
-AUTO = ("learned", "learned", "crossover")
+AUTO = ("learned", "surrogate", "crossover")
 
 
 def kernels_of(choice: str | Kernel | list[str | Kernel] | tuple[str | Kernel, ...]) -> list[Kernel]:
-    """The kernels a user asked for, by name or as objects; they take turns, one named twice has two."""
+    """The kernels a user asked for, by name or as objects; they take turns, at first alike."""
     if choice == "auto":
         choice = list(AUTO)
     chosen = list(choice) if isinstance(choice, list | tuple) else [choice]

@@ -7,6 +7,7 @@ elsewhere the Metropolis-Hastings choice corrects for the curvature. The locally
 it (Zanella 2020 calls the two locally and globally balanced). The paper has no such move.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -34,40 +35,60 @@ class Tilted:
         rows, sites = state.sites.shape
         values = problem.space.values
         part = float(sites) ** -(torch.rand(rows, 1, generator=generator) ** 4)
-        row, site = (torch.rand(rows, sites, generator=generator) < part).nonzero(as_tuple=True)
-        tilts = _tilts(state, target, row, site)
-        drawn = _drawn(tilts, values, generator)
-        proposed = state.sites.index_put((row, site), drawn)
+        inside = torch.rand(rows, sites, generator=generator) < part
+        choice = _ordered if state.extras["slopes"].shape[2] == 1 else _unordered
+        draw, log_share = choice(state, target, inside, values)
+        proposed = draw(generator)
         evaluation = problem(proposed)
-        back = _tilts(State(proposed, evaluation.outputs, evaluation.extras), target, row, site)
-        each = _log_share(back, values, state.sites[row, site]) - _log_share(tilts, values, drawn)
-        log_hastings = torch.zeros(rows, dtype=torch.float64).index_add(0, row, each)
+        there = State(proposed, evaluation.outputs, evaluation.extras)
+        _, log_share_back = choice(there, target, inside, values)
+        log_hastings = log_share_back(state.sites) - log_share(proposed)
         return metropolis_hastings(state, proposed, evaluation, log_hastings, target, generator)
 
 
-def _tilts(state: State, target: Target, row: Tensor, site: Tensor) -> Tensor:
-    """What the log target gains at each site, to first order: per unit of value (n,), or per value (n, V)."""
-    slopes = state.extras["slopes"][row, site].double()
-    tilts = target.slope(state.outputs)[row, None] * slopes
-    return tilts[:, 0] if tilts.shape[1] == 1 else tilts
+Draw = Callable[[torch.Generator], Tensor]
+LogShare = Callable[[Tensor], Tensor]
 
 
-def _drawn(tilts: Tensor, values: int, generator: torch.Generator) -> Tensor:
-    """One value per site from p(v) proportional to exp(tilt v), or exp(tilt of v)."""
-    if tilts.ndim == 2:
-        return torch.multinomial(torch.softmax(tilts, dim=1), 1, generator=generator)[:, 0]
-    fall = tilts.abs().clamp(min=LEAST_TILT)
-    uniform = torch.rand(tilts.shape, dtype=torch.float64, generator=generator)
-    # Steps from the likeliest end are geometric, cut off at the other: invert their distribution.
-    steps = -torch.log1p(uniform * torch.expm1(-fall * values)) / fall
-    away = steps.long().clamp(max=values - 1)
-    return torch.where(tilts > 0, values - 1 - away, away)
+def _ordered(state: State, target: Target, inside: Tensor, values: int) -> tuple[Draw, LogShare]:
+    """How to draw from p(v) proportional to exp(tilt v) at the sites inside, and its log probability.
+
+    For all sites at once, in single precision: finding those inside costs more than it saves, and the network
+    is no more precise than that.
+    """
+    slopes = state.extras["slopes"][:, :, 0]
+    tilts = target.slope(state.outputs)[:, None].to(slopes.dtype) * slopes
+    fall = tilts.abs().clamp_(min=LEAST_TILT)
+    reach = torch.expm1(-fall * values)
+    up = tilts > 0
+
+    def draw(generator: torch.Generator) -> Tensor:
+        uniform = torch.rand(tilts.shape, dtype=tilts.dtype, generator=generator)
+        # Steps from the likeliest end are geometric, cut off at the other: invert their distribution.
+        steps = torch.log1p(uniform.mul_(reach)).div_(-fall).long().clamp_(max=values - 1)
+        return torch.where(inside, torch.where(up, values - 1 - steps, steps), state.sites)
+
+    def log_share(drawn: Tensor) -> Tensor:
+        away = torch.where(up, values - 1 - drawn, drawn)
+        each = fall * away + torch.log(reach / torch.expm1(-fall))
+        return -torch.where(inside, each, 0.0).sum(dim=1, dtype=torch.float64)
+
+    return draw, log_share
 
 
-def _log_share(tilts: Tensor, values: int, drawn: Tensor) -> Tensor:
-    """The log probability with which `_drawn` gives these values."""
-    if tilts.ndim == 2:
-        return torch.log_softmax(tilts, dim=1).gather(1, drawn[:, None])[:, 0]
-    fall = tilts.abs().clamp(min=LEAST_TILT)
-    away = torch.where(tilts > 0, values - 1 - drawn, drawn)
-    return -fall * away - torch.log(torch.expm1(-fall * values) / torch.expm1(-fall))
+def _unordered(state: State, target: Target, inside: Tensor, values: int) -> tuple[Draw, LogShare]:
+    """The same for values that each have a tilt of their own: (n, values) of the n sites inside."""
+    row, site = inside.nonzero(as_tuple=True)
+    tilts = target.slope(state.outputs)[row, None] * state.extras["slopes"][row, site].double()
+
+    def draw(generator: torch.Generator) -> Tensor:
+        if not len(row):
+            return state.sites
+        drawn = torch.multinomial(torch.softmax(tilts, dim=1), 1, generator=generator)[:, 0]
+        return state.sites.index_put((row, site), drawn)
+
+    def log_share(drawn: Tensor) -> Tensor:
+        each = torch.log_softmax(tilts, dim=1).gather(1, drawn[row, site][:, None])[:, 0]
+        return torch.zeros(len(drawn), dtype=torch.float64).index_add(0, row, each)
+
+    return draw, log_share
