@@ -80,6 +80,30 @@ def test_errors_are_one_line_and_status_2(arguments, message, monkeypatch, capsy
     assert message in error
 
 
+def test_an_error_in_the_users_own_code_is_one_line_and_no_alarm(monkeypatch, capsys, tmp_path):
+    (tmp_path / "broken_models.py").write_text("def network():\n    raise RuntimeError('no\\nweights')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["assay", "observe", "broken_models:network", "--data", "digits"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2  # 1 would say that a gate failed
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "RuntimeError in network" in error
+    assert "broken_models.py, line 2): no weights" in error
+
+
+def test_ctrl_c_is_no_error(monkeypatch, capsys):
+    def interrupted(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["assay.cli.app"], "app", interrupted)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == ""
+
+
 def test_debug_shows_the_traceback_and_keeps_the_status(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["assay", "--debug", "observe", "nonsense", "--data", "digits"])
     with pytest.raises(SystemExit) as stopped:

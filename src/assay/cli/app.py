@@ -21,7 +21,7 @@ from assay.cli.report import report
 from assay.cli.reshape import reshape
 from assay.cli.sample import sample
 from assay.cli.serve import serve
-from assay.cli.status import UNDECIDED, WRONG_USE
+from assay.cli.status import INTERRUPTED, UNDECIDED, WRONG_USE
 from assay.cli.volatility import volatility
 
 app = typer.Typer(
@@ -97,18 +97,33 @@ USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
 
 def main() -> None:
     """Run a command; an error is one line and status 2 or 3, with --debug after its traceback."""
-    from assay.errors import AssayError, UndecidedError
+    from assay.errors import UndecidedError
 
     try:
         sys.exit(app(standalone_mode=False))
     except USAGE_ERROR as error:
         _say_usage(error)
         sys.exit(WRONG_USE)
-    except AssayError as error:
+    except (typer.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
+    except Exception as error:  # also of the user's own code: a crash must not look like status 1, an alarm
         if "--debug" in sys.argv:
             traceback.print_exc()
-        print(f"assay: {error}", file=sys.stderr)
+        print(f"assay: {_said(error)}", file=sys.stderr)
         sys.exit(UNDECIDED if isinstance(error, UndecidedError) else WRONG_USE)
+
+
+def _said(error: Exception) -> str:
+    from assay.errors import AssayError
+
+    if isinstance(error, AssayError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    message = " ".join(str(error).split())
+    return (
+        f"{type(error).__name__} in {last.name} ({last.filename}, line {last.lineno}): {message}; "
+        "assay --debug shows the traceback"
+    )
 
 
 def _say_usage(error: Any) -> None:
