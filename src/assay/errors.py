@@ -9,6 +9,10 @@ class InputError(AssayError, ValueError):
     """Data or an argument is not what was expected."""
 
 
+class MissingLabelsError(InputError):
+    """Data that would do, had they labels."""
+
+
 class UndecidedError(InputError):
     """What was given is right but cannot decide: too few samples, infeasible, no such range."""
 

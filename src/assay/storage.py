@@ -270,7 +270,8 @@ class _Unpacker:
     def _network(self, index: int, fingerprint: str) -> object:
         if index >= len(self.networks):
             raise StorageError(
-                f"needs {index + 1} network(s), got {len(self.networks)}; pass assay.load(path, network=...)"
+                f"needs {index + 1} network(s), got {len(self.networks)}; "
+                "pass assay.load(path, network=...), on the command line --network"
             )
         network = self.networks[index]
         if getattr(network, "fingerprint", None) != fingerprint:

@@ -80,10 +80,55 @@ def test_errors_are_one_line_and_status_2(arguments, message, monkeypatch, capsy
     assert message in error
 
 
-def test_debug_shows_the_traceback(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["assay", "--debug", "observe", "nonsense", "--data", "digits"])
-    with pytest.raises(assay.AssayError):
+def test_an_error_in_the_users_own_code_is_one_line_and_no_alarm(monkeypatch, capsys, tmp_path):
+    (tmp_path / "broken_models.py").write_text("def network():\n    raise RuntimeError('no\\nweights')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["assay", "observe", "broken_models:network", "--data", "digits"])
+    with pytest.raises(SystemExit) as stopped:
         main()
+    assert stopped.value.code == 2  # 1 would say that a gate failed
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "RuntimeError in network" in error
+    assert "broken_models.py, line 2): no weights" in error
+
+
+def test_ctrl_c_is_no_error(monkeypatch, capsys):
+    def interrupted(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["assay.cli.app"], "app", interrupted)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_debug_shows_the_traceback_and_keeps_the_status(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["assay", "--debug", "observe", "nonsense", "--data", "digits"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith("Traceback (most recent call last)")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["demo", "--output", "none/report.html"],
+        ["observe", "no:network", "--data", "digits", "--output", "none/trace"],
+        ["check", "no:network", "--data", "digits", "--junit", "none/check.xml"],
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(monkeypatch, capsys, tmp_path, arguments):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["assay", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    said = capsys.readouterr()
+    assert said.err.startswith(f"assay: cannot write {arguments[-1]}: no such folder; choose")
+    assert said.out == ""
 
 
 @pytest.mark.parametrize("name", [command.callback.__name__ for command in app.registered_commands])
@@ -95,7 +140,7 @@ def test_every_command_speaks_to_machines(name):
 
 
 def test_what_cannot_be_decided_has_a_status_of_its_own(monkeypatch, capsys):
-    def undecided():
+    def undecided(standalone_mode):
         raise UndecidedError("expected more, got little; gather more")
 
     monkeypatch.setattr(sys.modules[main.__module__], "app", undecided)
@@ -103,3 +148,22 @@ def test_what_cannot_be_decided_has_a_status_of_its_own(monkeypatch, capsys):
         main()
     assert stopped.value.code == 3
     assert capsys.readouterr().err == "assay: expected more, got little; gather more\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["demo", "--nonsense"], "No such option: --nonsense"),
+        (["nosuch"], "No such command 'nosuch'"),
+        (["demo", "--seed", "abc"], "Invalid value for '--seed'"),
+        (["check", "mine:network"], "Missing option '--data'"),
+    ],
+)
+def test_a_wrong_option_is_one_line_that_names_the_help(monkeypatch, capsys, arguments, said):
+    monkeypatch.setattr(sys, "argv", ["assay", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"assay: {said}")
+    assert line.endswith("--help")

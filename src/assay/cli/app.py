@@ -1,7 +1,11 @@
 """The application: every command by its name, errors on one line."""
 
+import functools
 import sys
-from typing import Annotated
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +21,7 @@ from assay.cli.report import report
 from assay.cli.reshape import reshape
 from assay.cli.sample import sample
 from assay.cli.serve import serve
-from assay.cli.status import UNDECIDED, WRONG_USE
+from assay.cli.status import INTERRUPTED, UNDECIDED, WRONG_USE
 from assay.cli.volatility import volatility
 
 app = typer.Typer(
@@ -28,6 +32,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+PLACES = {"output", "report", "junit"}
+"""Options that say where something is written."""
 
 COMMANDS = (
     annotate,
@@ -44,8 +51,32 @@ COMMANDS = (
     serve,
     volatility,
 )
+
+
+def _with_places_checked(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, refusing before any work a place that nothing can be written to."""
+
+    @functools.wraps(command)
+    def checked(**given: Any) -> None:
+        for name in PLACES - ({"output"} if command is check else set()):  # a check makes its own folder
+            if isinstance(given.get(name), Path):
+                _expect_folder(given[name])
+        command(**given)
+
+    return checked
+
+
+def _expect_folder(path: Path) -> None:
+    from assay.errors import StorageError
+
+    if not path.absolute().parent.is_dir():
+        raise StorageError(
+            f"cannot write {path}: no such folder; choose a folder that exists and is writable"
+        )
+
+
 for command in COMMANDS:
-    app.command()(command)
+    app.command()(_with_places_checked(command))
 
 
 @app.callback(invoke_without_command=True)
@@ -60,14 +91,44 @@ def options(
         raise typer.Exit
 
 
+USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
+"""What typer raises for wrong options; which package it comes from depends on typer's version."""
+
+
 def main() -> None:
-    """Run a command; an error of assay's is one line and status 2 or 3, its traceback with --debug."""
-    from assay.errors import AssayError, UndecidedError
+    """Run a command; an error is one line and status 2 or 3, with --debug after its traceback."""
+    from assay.errors import UndecidedError
 
     try:
-        app()
-    except AssayError as error:
+        sys.exit(app(standalone_mode=False))
+    except USAGE_ERROR as error:
+        _say_usage(error)
+        sys.exit(WRONG_USE)
+    except (typer.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
+    except Exception as error:  # also of the user's own code: a crash must not look like status 1, an alarm
         if "--debug" in sys.argv:
-            raise
-        print(f"assay: {error}", file=sys.stderr)
+            traceback.print_exc()
+        print(f"assay: {_said(error)}", file=sys.stderr)
         sys.exit(UNDECIDED if isinstance(error, UndecidedError) else WRONG_USE)
+
+
+def _said(error: Exception) -> str:
+    from assay.errors import AssayError
+
+    if isinstance(error, AssayError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    message = " ".join(str(error).split())
+    return (
+        f"{type(error).__name__} in {last.name} ({last.filename}, line {last.lineno}): {message}; "
+        "assay --debug shows the traceback"
+    )
+
+
+def _say_usage(error: Any) -> None:
+    if len(sys.argv) == 1:  # nothing was asked: the help was asked for
+        error.show()
+        return
+    words = error.format_message().rstrip(".")
+    print(f"assay: {words}; see {error.ctx.command_path if error.ctx else 'assay'} --help", file=sys.stderr)

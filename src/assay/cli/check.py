@@ -52,7 +52,9 @@ def check(
     """
     import assay
     from assay.cli.reference import data_at, named_data, network_at
+    from assay.storage import made_folder
 
+    made_folder(output)
     found = assay.check_network(
         network_at(network, (layer,)),
         data_at(data),
@@ -74,9 +76,8 @@ def check(
 
 def _keep(found: "Check", name: str, folder: Path, junit: Path | None) -> None:
     import assay
-    from assay.storage import made_folder, write_text_whole
+    from assay.storage import write_text_whole
 
-    made_folder(folder)
     assay.save(found, folder / "check.safetensors")
     assay.save(found.guard, folder / "guard.safetensors")
     assay.save(found.watch, folder / "watch.safetensors")

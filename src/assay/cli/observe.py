@@ -13,7 +13,9 @@ def observe(
     network: Annotated[
         str, typer.Argument(help="module:factory that returns the network, or an .onnx file.")
     ],
-    data: Annotated[str, typer.Option(help="Data to observe: a file or folder, or `digits`.")],
+    data: Annotated[
+        str, typer.Option(help="Data to observe, with or without labels: a file or folder, or `digits`.")
+    ],
     output: Annotated[Path, typer.Option(help="Where the Trace goes.")] = Path("trace.safetensors"),
     layer: Annotated[list[str] | None, typer.Option(help="A layer to watch; may be repeated.")] = None,
     keep_inputs: Annotated[bool, typer.Option(help="Keep the inputs in the Trace.")] = False,
@@ -24,9 +26,10 @@ def observe(
     Example: `assay observe assay.demo.networks:small_cnn --data digits --output trace.safetensors`
     """
     import assay
-    from assay.cli.reference import data_at, network_at
+    from assay.cli.reference import data_or_inputs_at, network_at
 
-    trace = network_at(network, tuple(layer or ["penultimate"])).observe(data_at(data), keep_inputs)
+    watched = network_at(network, tuple(layer or ["penultimate"]))
+    trace = watched.observe(data_or_inputs_at(data), keep_inputs)
     assay.save(trace, output)
     facts = {
         "inputs": len(trace),
@@ -42,5 +45,5 @@ def observe(
     layers = ", ".join(f"{name} ({rows.shape[1]} values)" for name, rows in trace.features.items())
     print(f"{facts['inputs']:,} inputs, {facts['classes']} classes; layers: {layers}")
     print(f"mean confidence {facts['mean_confidence']:.1%}", end="")
-    print("" if facts["accuracy"] is None else f", accuracy {facts['accuracy']:.1%}")
+    print(", no labels" if facts["accuracy"] is None else f", accuracy {facts['accuracy']:.1%}")
     print(f"saved to {output}")

@@ -2,10 +2,11 @@
 
 import importlib
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from assay.errors import InputError
+from assay.errors import InputError, MissingLabelsError
 
 if TYPE_CHECKING:
     from assay import Network
@@ -44,23 +45,38 @@ def data_at(source: str, part: int = TEST) -> Any:
 
     Options of the reader follow a question mark: `mnist?split=test`, `photos?size=32&channels=3`.
     """
-    from pathlib import Path
-
     from assay import data
 
     if source == "digits" and not Path(source).exists():
         return data.digits()[part]
-    path, _, query = source.partition("?")
-    options = dict(parse_qsl(query))
-    return data.read(path, **{name: int(text) if text.isdigit() else text for name, text in options.items()})
+    path, options = _path_and_options(source)
+    return data.read(path, **options)
+
+
+def data_or_inputs_at(source: str) -> Any:
+    """The same where there are labels, else the inputs alone."""
+    from assay import data
+
+    try:
+        return data_at(source)
+    except MissingLabelsError:
+        path, options = _path_and_options(source)
+        return data.read_inputs(path, **options)
 
 
 def named_data(text: str) -> tuple[str, Any]:
-    """The name and the inputs of `name=data`."""
+    """The name and the inputs of `name=data`; labels, where there are any, are passed over."""
     name, equals, source = text.partition("=")
     if not equals or not source:
         raise InputError(f"expected --novelty name=data, got {text!r}; name the unknown classes")
-    return name, data_at(source)[0]
+    found = data_or_inputs_at(source)
+    return name, found[0] if isinstance(found, tuple) else found
+
+
+def _path_and_options(source: str) -> tuple[str, dict[str, Any]]:
+    path, _, query = source.partition("?")
+    options = dict(parse_qsl(query))
+    return path, {name: int(text) if text.isdigit() else text for name, text in options.items()}
 
 
 def named(reference: str) -> Any:

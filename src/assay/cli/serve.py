@@ -84,6 +84,8 @@ def _guard(path: Path, network: str | None, bins: Path | None, layer: str) -> "G
         if network is not None:
             raise InputError(f"expected no network beside {path}, which holds its own, got {network}")
         return assay.OnnxGuard(path)
+    if not path.exists():
+        raise InputError(f"expected a guard at {path}, found none; check the path")
     if network is None:
         raise InputError(
             f"expected the network of {path}, which the file does not hold; pass module:factory as well"

@@ -6,3 +6,5 @@ ALARM = 1
 WRONG_USE = 2
 UNDECIDED = 3
 """Cannot decide: too few samples, infeasible, not converged."""
+INTERRUPTED = 130
+"""By Ctrl-C, as shells have it."""

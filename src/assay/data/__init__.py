@@ -1,6 +1,7 @@
-"""Data: digits that need no download, and readers that give (inputs, labels).
+"""Data: digits that need no download, and readers that give (inputs, labels), or inputs alone.
 
-Inputs are float32; images lie in [0, 1], channels first. Labels are int64. `read` picks the reader.
+Inputs are float32; images lie in [0, 1], channels first. Labels are int64. `read` picks the reader;
+`read_inputs` does for data without labels.
 """
 
 from assay.data.bundled import digits
@@ -10,7 +11,7 @@ from assay.data.idx import read_idx
 from assay.data.images import read_images
 from assay.data.labelled import Labelled
 from assay.data.npz import read_npz
-from assay.data.source import read
+from assay.data.source import read, read_inputs
 from assay.data.text import read_text
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "read_huggingface",
     "read_idx",
     "read_images",
+    "read_inputs",
     "read_npz",
     "read_text",
 ]

@@ -33,6 +33,18 @@ def read_csv(
     name = column_of(head, label, LABEL_NAMES, "label", file)
     frame = read_table(path, header=header, separator=separator, dtype={name: str})
     labels, names = from_column(frame.pop(name), classes, file)
+    return Labelled(_numbers(frame, file), labels, names)
+
+
+def csv_inputs(path: str | PathLike[str], *, header: bool = True, separator: str | None = None) -> Tensor:
+    """The numbers of `read_csv` alone; a column of labels under a usual name is passed over."""
+    frame = read_table(path, header=header, separator=separator)
+    labels = [name for name in frame.columns if str(name).strip().lower() in LABEL_NAMES]
+    return _numbers(frame.drop(columns=labels), Path(path))
+
+
+def _numbers(frame: pd.DataFrame, file: Path) -> Tensor:
+    """(N, D) float32, in the order of the columns."""
     if not len(frame.columns):
         raise InputError(f"{file}: expected columns of numbers beside the labels, got none; check separator=")
     _refuse_text(frame, file)
@@ -41,7 +53,7 @@ def read_csv(
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]
         raise InputError(_bad_cell(frame, int(row), int(column), file))
-    return Labelled(torch.from_numpy(np.require(values, requirements=["C", "W"])), labels, names)
+    return torch.from_numpy(np.require(values, requirements=["C", "W"]))
 
 
 def _refuse_text(frame: pd.DataFrame, file: Path) -> None:

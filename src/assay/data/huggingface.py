@@ -12,7 +12,7 @@ from assay.data.images import Size, stacked
 from assay.data.labelled import Labelled, from_names, numbered
 from assay.data.table import LABEL_NAMES
 from assay.data.text import TEXT_NAMES
-from assay.errors import InputError
+from assay.errors import InputError, MissingLabelsError
 
 _INPUT_NAMES = (*TEXT_NAMES, "image", "img", "inputs", "x", "features")
 
@@ -35,6 +35,33 @@ def read_huggingface(
     or features, and the labels the one called label, labels, class, target or y. Class names are taken
     over; labels that are texts are numbered in sorted order, or as `classes` lists them.
     """
+    _check_split(dataset)
+    label_name = _column(dataset, label, LABEL_NAMES, "label")
+    labels, names = _labels(dataset, label_name, classes)
+    found: Any = huggingface_inputs(dataset, inputs, size=size, channels=channels, scale=scale)
+    return Labelled(found, labels, names)
+
+
+def huggingface_inputs(
+    dataset: Any,
+    inputs: str | None = None,
+    *,
+    size: Size | None = None,
+    channels: int | None = None,
+    scale: float | None = None,
+) -> Tensor | list[str]:
+    """The inputs of `read_huggingface` alone."""
+    _check_split(dataset)
+    name = _column(dataset, inputs, _INPUT_NAMES, "inputs")
+    column, source = dataset[name], f"column {name!r}"
+    if isinstance(column[0], str):
+        return list(column)
+    if isinstance(column[0], Image.Image):
+        return stacked(column, source, size, channels)
+    return as_inputs(_numbers(column, source), source, scale)
+
+
+def _check_split(dataset: Any) -> None:
     if isinstance(dataset, Mapping) or not hasattr(dataset, "column_names"):
         kind = "several splits" if isinstance(dataset, Mapping) else type(dataset).__name__
         raise InputError(
@@ -42,16 +69,6 @@ def read_huggingface(
         )
     if not len(dataset):
         raise InputError("expected a dataset with rows, got an empty one; pass another split")
-    name = _column(dataset, inputs, _INPUT_NAMES, "inputs")
-    label_name = _column(dataset, label, LABEL_NAMES, "label")
-    labels, names = _labels(dataset, label_name, classes)
-    column = dataset[name]
-    if isinstance(column[0], str):
-        return Labelled(list(column), labels, names)
-    source = f"column {name!r}"
-    if isinstance(column[0], Image.Image):
-        return Labelled(stacked(column, source, size, channels), labels, names)
-    return Labelled(as_inputs(_numbers(column, source), source, scale), labels, names)
 
 
 def _column(dataset: Any, asked: str | None, usual: Sequence[str], role: str) -> str:
@@ -60,7 +77,8 @@ def _column(dataset: Any, asked: str | None, usual: Sequence[str], role: str) ->
         if name in there:
             return name
     wanted = f"a column {asked!r}" if asked else f"a column of {role} under a usual name"
-    raise InputError(f"expected {wanted}, got {there}; pass {role}= with one of them")
+    kind = MissingLabelsError if role == "label" and asked is None else InputError
+    raise kind(f"expected {wanted}, got {there}; pass {role}= with one of them")
 
 
 def _labels(dataset: Any, name: str, classes: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...] | None]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from assay.data.arrays import Array, as_inputs
 from assay.data.labelled import Labelled, numbered
 from assay.data.place import existing_file
-from assay.errors import InputError
+from assay.errors import InputError, MissingLabelsError
 
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _SPLITS = {"train": ("train",), "test": ("t10k", "test")}
@@ -33,15 +33,28 @@ def read_idx(
     `labels` names another. Images come out float32 in [0, 1], channels first: (N, 1, H, W); `scale` is what
     values of another type than bytes are divided by. Memory: the file and the result.
     """
-    images = _of_split(Path(path), split) if Path(path).is_dir() else existing_file(path)
+    images = _images(path, split)
+    inputs = _inputs(images, scale)
+    beside = _beside(images) if labels is None else existing_file(labels)
+    return Labelled(inputs, numbered(_array(beside), len(inputs), beside))
+
+
+def idx_inputs(path: str | PathLike[str], *, split: str | None = None, scale: float | None = None) -> Tensor:
+    """The images of `read_idx` alone."""
+    return _inputs(_images(path, split), scale)
+
+
+def _images(path: str | PathLike[str], split: str | None) -> Path:
+    return _of_split(Path(path), split) if Path(path).is_dir() else existing_file(path)
+
+
+def _inputs(images: Path, scale: float | None) -> Tensor:
     values = _array(images)
     if values.ndim < 2:
         raise InputError(
             f"{images}: expected inputs of two axes or more, got labels; pass the file of images"
         )
-    inputs = as_inputs(values, images, scale)
-    beside = _beside(images) if labels is None else existing_file(labels)
-    return Labelled(inputs, numbered(_array(beside), len(inputs), beside))
+    return as_inputs(values, images, scale)
 
 
 def _array(path: Path) -> Array:
@@ -92,6 +105,6 @@ def _beside(images: Path) -> Path:
     for candidate in (images.with_name(name), images.with_name(name + ".gz")):
         if candidate.is_file() and candidate != images:
             return candidate
-    raise InputError(
+    raise MissingLabelsError(
         f"{images}: expected the labels beside it in {name}, found no such file; pass labels= with their file"
     )

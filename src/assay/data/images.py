@@ -17,7 +17,7 @@ from torch import Tensor
 
 from assay.data.labelled import Labelled, from_names
 from assay.engine import progress
-from assay.errors import InputError
+from assay.errors import InputError, MissingLabelsError
 
 _SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"}
 _GREY = {"1", "L", "LA", "I", "I;16", "I;16L", "I;16B", "I;16N"}
@@ -52,13 +52,24 @@ def read_images(
     folders = sorted(entry for entry in place.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     files = [(file, entry.name) for entry in folders for file in _image_files(entry)]
     if not files:
-        raise InputError(
+        raise (MissingLabelsError if _image_files(place) else InputError)(
             f"{place}: expected images in one sub-folder per class, got {len(folders)} without any; "
             "pass the folder above the classes"
         )
     known = [entry.name for entry in folders] if classes is None else classes
     labels, names = from_names([name for _, name in files], known, place)
     return Labelled(stacked([file for file, _ in files], place, size, channels), labels, names)
+
+
+def image_inputs(
+    folder: str | PathLike[str], *, size: Size | None = None, channels: int | None = None
+) -> Tensor:
+    """The images of `read_images` alone, in the order of their paths, wherever in the folder they lie."""
+    place = Path(folder)
+    files = _image_files(place)
+    if not files:
+        raise InputError(f"{place}: expected a folder with images, got none in it; check the path")
+    return stacked(files, place, size, channels)
 
 
 def stacked(

@@ -2,8 +2,11 @@
 
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -11,7 +14,7 @@ from torch import Tensor
 from assay.data.arrays import as_inputs
 from assay.data.labelled import Labelled, numbered
 from assay.data.place import existing_file
-from assay.errors import InputError
+from assay.errors import InputError, MissingLabelsError
 
 _INPUTS = ("inputs", "x", "images", "data")
 _LABELS = ("labels", "y", "targets", "target", "label")
@@ -44,21 +47,42 @@ def read_npz(
     what `scale` does. Pickled (object) arrays are refused: reading them would run code from the file.
     """
     file = existing_file(path)
+    with _arrays(file) as arrays:
+        if isinstance(arrays, np.ndarray):
+            raise MissingLabelsError(
+                f"{file}: expected an npz file, got a single array; save both with numpy.savez"
+            )
+        x = arrays[_name(inputs, _INPUTS, split, arrays.files, "inputs", file)]
+        y = arrays[_name(labels, _LABELS, split, arrays.files, "labels", file)]
+    return Labelled(as_inputs(x, file, scale), numbered(y, len(x), file))
+
+
+def npz_inputs(
+    path: str | PathLike[str],
+    inputs: str | None = None,
+    *,
+    split: str | None = None,
+    scale: float | None = None,
+) -> Tensor:
+    """The inputs of `read_npz` alone, also from an npy file."""
+    file = existing_file(path)
+    with _arrays(file) as arrays:
+        single = isinstance(arrays, np.ndarray)
+        x = arrays if single else arrays[_name(inputs, _INPUTS, split, arrays.files, "inputs", file)]
+    return as_inputs(x, file, scale)
+
+
+@contextmanager
+def _arrays(file: Path) -> Iterator[Any]:
+    """What the file holds: arrays by name, or a single one."""
     try:
         with file.open("rb") as stream:
-            arrays = np.load(stream, allow_pickle=False)
-            if isinstance(arrays, np.ndarray):
-                raise InputError(
-                    f"{file}: expected an npz file, got a single array; save both with numpy.savez"
-                )
-            x = arrays[_name(inputs, _INPUTS, split, arrays.files, "inputs", file)]
-            y = arrays[_name(labels, _LABELS, split, arrays.files, "labels", file)]
+            yield np.load(stream, allow_pickle=False)
     except InputError:
         raise
     except _DAMAGED as error:
         advice = "save plain arrays" if "pickle" in str(error) else "the file is damaged, save it again"
         raise InputError(f"{file}: cannot be read as npz ({error}); {advice} with numpy.savez") from error
-    return Labelled(as_inputs(x, file, scale), numbered(y, len(x), file))
 
 
 def _name(
@@ -79,7 +103,7 @@ def _name(
     elif asked in there:
         return asked
     wanted = f"an array {asked!r}" if asked else f"an array of {role} under a usual name"
-    raise InputError(
+    raise (MissingLabelsError if role == "labels" and asked is None else InputError)(
         f"{source}: expected {wanted}, got {there}; pass {role}= with one of them, "
         'or split="train" for names such as x_train'
     )

@@ -8,14 +8,14 @@ from typing import Any
 
 from torch import Tensor
 
-from assay.data.csv import read_csv
-from assay.data.huggingface import read_huggingface
-from assay.data.idx import read_idx
-from assay.data.images import read_images
+from assay.data.csv import csv_inputs, read_csv
+from assay.data.huggingface import huggingface_inputs, read_huggingface
+from assay.data.idx import idx_inputs, read_idx
+from assay.data.images import image_inputs, read_images
 from assay.data.labelled import Labelled
-from assay.data.npz import read_npz
+from assay.data.npz import npz_inputs, read_npz
 from assay.data.table import read_table
-from assay.data.text import TEXT_NAMES, read_text
+from assay.data.text import TEXT_NAMES, read_text, text_inputs
 from assay.errors import InputError
 
 
@@ -34,8 +34,42 @@ def read(source: Any, **options: Any) -> Labelled[Tensor] | Labelled[list[str]]:
 
     `options` go to that reader; one that it does not have is refused.
     """
-    reader: Callable[..., Any]
-    reader = _reader(Path(source), options) if isinstance(source, str | PathLike) else read_huggingface
+    data: Labelled[Tensor] | Labelled[list[str]] = _read(source, options, _LABELLED)
+    return data
+
+
+def read_inputs(source: Any, **options: Any) -> Tensor | list[str]:
+    """The inputs alone, from data without labels, which is what operation brings.
+
+    Takes what `read` takes, an npy file, and a folder of images without sub-folders. Labels that are there
+    are passed over.
+    """
+    inputs: Tensor | list[str] = _read(source, options, _UNLABELLED)
+    return inputs
+
+
+Reader = Callable[..., Any]
+
+_LABELLED: dict[str, Reader] = {
+    "idx": read_idx,
+    "images": read_images,
+    "npz": read_npz,
+    "text": read_text,
+    "csv": read_csv,
+    "huggingface": read_huggingface,
+}
+_UNLABELLED: dict[str, Reader] = {
+    "idx": idx_inputs,
+    "images": image_inputs,
+    "npz": npz_inputs,
+    "text": text_inputs,
+    "csv": csv_inputs,
+    "huggingface": huggingface_inputs,
+}
+
+
+def _read(source: Any, options: dict[str, Any], readers: dict[str, Reader]) -> Any:
+    reader = readers[_format(Path(source), options) if isinstance(source, str | PathLike) else "huggingface"]
     known = list(inspect.signature(reader).parameters)[1:]
     for name in options:
         if name not in known:
@@ -43,23 +77,22 @@ def read(source: Any, **options: Any) -> Labelled[Tensor] | Labelled[list[str]]:
                 f"expected options of {reader.__name__} ({', '.join(known)}) for {_shown(source)}, "
                 f"got {name!r}; leave it out or rename it"
             )
-    data: Labelled[Tensor] | Labelled[list[str]] = reader(source, **options)
-    return data
+    return reader(source, **options)
 
 
-def _reader(path: Path, options: dict[str, Any]) -> Callable[..., Any]:
+def _format(path: Path, options: dict[str, Any]) -> str:
     if not path.exists():
         raise InputError(f"{path}: expected a file or a folder, found none; check the path")
     if path.is_dir():
         holds_idx = any("idx" in entry.name and entry.is_file() for entry in path.iterdir())
-        return read_idx if holds_idx else read_images
+        return "idx" if holds_idx else "images"
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if suffix == ".npz":
-        return read_npz
+    if suffix in (".npz", ".npy"):
+        return "npz"
     if suffix in (".csv", ".tsv"):
-        return read_text if "text" in options or _holds_texts(path, options) else read_csv
+        return "text" if "text" in options or _holds_texts(path, options) else "csv"
     if "idx" in path.name:
-        return read_idx
+        return "idx"
     raise InputError(
         f"{path}: expected an idx, npz, csv or tsv file or a folder of images, got another kind; "
         "convert it, or call the reader you mean, such as assay.data.read_csv"

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from assay.data.place import existing_file
-from assay.errors import InputError
+from assay.errors import InputError, MissingLabelsError
 
 LABEL_NAMES = ("label", "labels", "class", "target", "y")
 
@@ -77,6 +77,6 @@ def column_of(
                 return folded[name]
     wanted = f"a column {asked!r}" if asked is not None else f"a {role} column under a usual name"
     shown = columns if len(columns) <= 12 else [*columns[:6], "...", *columns[-3:]]
-    raise InputError(
+    raise (MissingLabelsError if role == "label" and asked is None else InputError)(
         f"{source}: expected {wanted}, got the columns {shown}; pass {role}= with a name or a position"
     )

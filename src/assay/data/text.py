@@ -32,3 +32,16 @@ def read_text(
     column = frame[column_of(frame, label, LABEL_NAMES, "label", file)]
     labels, names = from_column(column, classes, file)
     return Labelled(texts.tolist(), labels, names)
+
+
+def text_inputs(
+    path: str | PathLike[str],
+    text: str | int | None = None,
+    *,
+    header: bool = True,
+    separator: str | None = None,
+    quoted: bool | None = None,
+) -> list[str]:
+    """The texts of `read_text` alone."""
+    frame = read_table(path, header=header, separator=separator, quoted=quoted, dtype=str)
+    return list(frame[column_of(frame, text, TEXT_NAMES, "text", Path(path))])
