@@ -111,7 +111,9 @@ class Tempering:
     @property
     def chunk_steps(self) -> int:
         """Steps per chunk: enough to hide bookkeeping, few enough to give time blocks in a small budget."""
-        most = max(1, min(256, 4096 // self.rows, self.round_steps // 8))
+        most = max(1, min(256, 4096 // self.rows))
+        if not self.frozen:
+            most = max(1, min(most, self.round_steps // 8))
         if self.budget.evaluations is None:
             return most
         return int(np.clip(self.budget.evaluations // (self.rows * self.cost * 80), 1, most))

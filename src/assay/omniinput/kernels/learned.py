@@ -74,7 +74,7 @@ class Learned:
         steps = smoothed / smoothed.sum(dim=2, keepdim=True)
         self.steps = ((1 - UNIFORM) * steps + UNIFORM / values)[torch.from_numpy(nearest)]
         self.counts, self._pairs = None, None
-        self.lengths = self.lengths and self.lengths.learned(len(nearest))
+        self.lengths = self.lengths and self.lengths.learned(len(nearest), frozen)
 
     def snapshot(self) -> dict[str, Any]:
         return {"steps": self.steps, "counts": self.counts, "lengths": self.lengths}

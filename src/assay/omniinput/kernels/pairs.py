@@ -37,6 +37,7 @@ class Lengths:
     shares: Array
     tried: Array
     accepted: Array
+    frozen: bool = False
 
     @classmethod
     def upto(cls, sites: int, rungs: int) -> "Lengths":
@@ -48,13 +49,15 @@ class Lengths:
         return cls(choices, np.full(count, 1 / count), np.zeros(count), np.zeros((count, rungs)))
 
     def drawn(self, uniform: float) -> int:
-        return min(int(np.searchsorted(self.shares.cumsum(), uniform)), len(self.choices) - 1)
+        return min(int(self.shares.cumsum().searchsorted(uniform)), len(self.choices) - 1)
 
     def note(self, choice: int, probability: Array) -> None:
+        if self.frozen:
+            return
         self.tried[choice] += 1
         self.accepted[choice] += probability.reshape(-1, self.accepted.shape[1]).mean(axis=0)
 
-    def learned(self, rungs: int) -> "Lengths":
+    def learned(self, rungs: int, frozen: bool) -> "Lengths":
         """Shares after what was seen, and nothing seen yet on a new ladder; each length keeps a part."""
         known = self.tried >= LEAST_TRIED
         shares = self.shares
@@ -63,7 +66,7 @@ class Lengths:
             votes = (renewed / renewed.sum(axis=0)).mean(axis=1)
             shares = (1 - EVEN_SHARE) * votes + EVEN_SHARE / len(votes)
         count = len(self.choices)
-        return Lengths(self.choices, shares, np.zeros(count), np.zeros((count, rungs)))
+        return Lengths(self.choices, shares, np.zeros(count), np.zeros((count, rungs)), frozen)
 
 
 @dataclass(frozen=True)

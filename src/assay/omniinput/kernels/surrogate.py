@@ -21,7 +21,7 @@ from assay.omniinput.problem import Problem
 Array = NDArray[np.float64]
 
 MOST_PARAMETERS = 100_000  # pairs of values; with more, proposals stay uniform
-MOST_ROWS, MOST_PAIRS = 20_000, 1_000_000  # of the latest states, to fit to
+LEAST_ROWS, MOST_ROWS, MOST_PAIRS = 1_000, 20_000, 1_000_000  # to fit to; eight states a term are enough
 DAMPING = 0.1  # of the least squares, against pairs that were hardly seen
 LOWEST = -300.0  # of a log weight
 
@@ -52,7 +52,7 @@ class Surrogate:
         """Keep states from all of the adaptation, later ones more densely."""
         if (values + 1) * values > MOST_PARAMETERS or sites.shape[1] < 2:
             return
-        most = min(MOST_ROWS, MOST_PAIRS // sites.shape[1])
+        most = min(MOST_ROWS, MOST_PAIRS // sites.shape[1], max(LEAST_ROWS, 8 * (values + 1) * values))
         if self.sites is not None and self.outputs is not None:
             sites, outputs = torch.cat([self.sites, sites]), torch.cat([self.outputs, outputs])
         if len(sites) > most:
@@ -69,7 +69,7 @@ class Surrogate:
         logs = -betas[:, None, None] * terms
         logs -= logs.max(axis=(1, 2), keepdims=True)
         self.weights, self._pairs = torch.from_numpy(np.exp(np.maximum(logs, LOWEST))), None
-        self.lengths = self.lengths and self.lengths.learned(len(betas))
+        self.lengths = self.lengths and self.lengths.learned(len(betas), frozen)
         if frozen:
             self.sites = self.outputs = None
 
