@@ -33,7 +33,7 @@ class Headings(HTMLParser):
 def demo(tmp_path_factory):
     path = tmp_path_factory.mktemp("demo") / "report.html"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(everything, "BUDGET", 20_000)  # an eighth: enough to run, not to converge
+        patch.setattr(everything, "BUDGET", 20_000)  # a twelfth: enough to run, not to converge
         return run_demo(path, quiet=True), path
 
 

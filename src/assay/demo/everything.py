@@ -23,7 +23,7 @@ LEVELS = 3
 BINS = np.linspace(-30.0, 9.0, 14)
 """Nearly all there is; what lies beyond is too rare for a demo."""
 
-BUDGET = 160_000
+BUDGET = 240_000
 SHOWN = 8
 
 
