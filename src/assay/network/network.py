@@ -196,7 +196,7 @@ class Network:
         return logits, {name: features[name] for name in layers}
 
     def _run(self, inputs: Inputs) -> Any:
-        if not getattr(self.module, "differentiable", True) and _requires_grad(inputs):
+        if _requires_grad(inputs) and not getattr(self.module, "differentiable", True):
             raise GradientError(
                 f"expected a network with gradients, got the black box {type(self.module).__name__}; use a "
                 "method that needs only logits and features, or the original torch module"
