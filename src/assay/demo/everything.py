@@ -23,7 +23,7 @@ LEVELS = 3
 BINS = np.linspace(-30.0, 9.0, 14)
 """Nearly all there is; what lies beyond is too rare for a demo."""
 
-BUDGET = 160_000
+BUDGET = 240_000
 SHOWN = 8
 
 
@@ -84,7 +84,7 @@ def _surest(result: OutputDistribution, judge: Judge) -> "Figure":
     images = result.samples(int(np.flatnonzero(result.visited)[-1]))[:SHOWN]
     figure = Figure(figsize=(7.5, 1.6), layout="constrained")
     for axes, image, score in zip(figure.subplots(1, SHOWN), images, judge(images), strict=False):
-        axes.imshow(image[0], cmap="gray_r", vmin=0, vmax=LEVELS - 1)
+        axes.imshow(image[0].numpy(), cmap="gray_r", vmin=0, vmax=LEVELS - 1)
         axes.set_xticks([])
         axes.set_yticks([])
         axes.set_xlabel(f"score {score:.2f}", fontsize=8)

@@ -78,7 +78,7 @@ def _picture(setting: Setting, known: Verdict, unknown: Verdict) -> "Figure":
     rows = zip(grid, (setting.test[0], setting.unknown), (known, unknown), strict=True)
     for line, images, verdict in rows:
         for axes, image, answer, alarm in zip(line, images, verdict.predictions, verdict.alarm, strict=False):
-            axes.imshow(image[0], cmap="gray_r")
+            axes.imshow(image[0].numpy(), cmap="gray_r")
             axes.set_xticks([])
             axes.set_yticks([])
             colour, said = ("#d55e00", "cancelled") if alarm else ("#0072b2", "accepted")

@@ -1,0 +1,56 @@
+"""The demo runs whole: every chapter answers, says what to do, and stands in the report."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from assay.demo import everything
+from assay.demo.tour import CHAPTERS, run_demo
+
+
+class Headings(HTMLParser):
+    """The texts of all headings of a page, and how many pictures it has."""
+
+    def __init__(self):
+        super().__init__()
+        self.found, self.inside, self.pictures = [], False, 0
+
+    def handle_starttag(self, tag, attributes):
+        self.inside = tag in ("h1", "h2", "h3")
+        self.pictures += tag in ("img", "svg")
+        if self.inside:
+            self.found.append("")
+
+    def handle_endtag(self, tag):
+        self.inside = False
+
+    def handle_data(self, data):
+        if self.inside:
+            self.found[-1] += data
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    path = tmp_path_factory.mktemp("demo") / "report.html"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(everything, "BUDGET", 20_000)  # a twelfth: enough to run, not to converge
+        return run_demo(path, quiet=True), path
+
+
+def test_every_chapter_asks_answers_and_advises(demo):
+    sections, _ = demo
+    assert len(sections) == len(CHAPTERS)
+    for section in sections:
+        assert section.question.endswith("?")
+        assert section.words
+        assert section.advice
+        assert section.figures
+
+
+def test_the_report_holds_every_chapter_and_its_pictures(demo):
+    sections, path = demo
+    page = Headings()
+    page.feed(path.read_text())
+    for section in sections:
+        assert any(section.title in heading for heading in page.found)
+    assert page.pictures >= sum(len(section.figures) for section in sections)
