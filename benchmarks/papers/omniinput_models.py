@@ -204,8 +204,12 @@ class Markov:
             cached=lambda tokens, cache: (table[tokens], tokens),
         )
 
-    def log_density(self, edges: np.ndarray, grid: float = 0.01) -> np.ndarray:
-        """By dynamic programming; rounding each transition to the grid costs under 0.003 nats a bin."""
+    def log_density(self, edges: np.ndarray, grid: float = 0.001) -> np.ndarray:
+        """By dynamic programming; rounding each transition to the grid costs about 0.001 nats a bin.
+
+        Ten times as coarse it costs 0.046 in the lowest bin: sequences there repeat few transitions, whose
+        rounding adds up.
+        """
         steps = np.round(-self.table / grid).astype(int)
         size = int(steps[:-1].max() * (self.length - 1) + steps[-1].max()) + 1
         counts = np.zeros((self.values, size))
