@@ -9,7 +9,6 @@ Figures are written to --figures. Not part of the test suite.
 """
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -21,10 +20,9 @@ import assay
 
 sys.path.insert(0, str(Path(__file__).parent))
 import omniinput_models as models
+from omniinput_options import run
 
-ROOT = Path(__file__).parents[3]
 SQUASH = {"cnn": 15.0, "res": 6.0}  # networks whose logit jumps along a ladder of the logit itself
-NETWORKS = [name + training for name in models.BACKBONES for training in ("", "-aug")]
 
 
 def toy(asked: argparse.Namespace) -> None:
@@ -146,22 +144,5 @@ def report(asked: argparse.Namespace, dist: assay.OutputDistribution, name: str)
         drawn.savefig(asked.figures / f"{name}-{part}.png", dpi=120)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["toy", "stories", "mnist"])
-    parser.add_argument("--budget", type=int, default=160_000)
-    parser.add_argument("--seconds", type=float, default=None)
-    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS, help="of mnist")
-    parser.add_argument("--shared", type=Path, default=ROOT / "shared" / "data")
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("ASSAY_DATA", ROOT / "data")))
-    parser.add_argument(
-        "--cache", type=Path, default=Path(os.environ.get("ASSAY_CACHE", ROOT / "h" / "cache-omni"))
-    )
-    parser.add_argument("--figures", type=Path, default=Path("."))
-    asked = parser.parse_args()
-    asked.cache.mkdir(parents=True, exist_ok=True)
-    {"toy": toy, "stories": stories, "mnist": mnist}[asked.what](asked)
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__.splitlines()[0], {"toy": toy, "stories": stories, "mnist": mnist})

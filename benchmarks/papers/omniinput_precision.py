@@ -11,7 +11,6 @@ figures are written to --figures. Not part of the test suite.
 
 import argparse
 import math
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -26,9 +25,7 @@ import assay
 
 sys.path.insert(0, str(Path(__file__).parent))
 import omniinput_models as models
-
-ROOT = Path(__file__).parents[3]
-NETWORKS = [name + training for name in models.BACKBONES for training in ("", "-aug")]
+from omniinput_options import run
 
 
 def toy(asked: argparse.Namespace) -> None:
@@ -410,22 +407,5 @@ def _log_odds(train: pd.DataFrame) -> "pd.Series[float]":
     return np.log((both.iloc[:, 1] + 1) / (both.iloc[:, 0] + 1))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["toy", "traditional", "mnist", "sst2"])
-    parser.add_argument("--budget", type=int, default=160_000)
-    parser.add_argument("--seconds", type=float, default=None)
-    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS)
-    parser.add_argument("--shared", type=Path, default=ROOT / "shared" / "data")
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("ASSAY_DATA", ROOT / "data")))
-    parser.add_argument(
-        "--cache", type=Path, default=Path(os.environ.get("ASSAY_CACHE", ROOT / "h" / "cache-omni"))
-    )
-    parser.add_argument("--figures", type=Path, default=Path("."))
-    asked = parser.parse_args()
-    asked.cache.mkdir(parents=True, exist_ok=True)
-    {"toy": toy, "traditional": traditional, "mnist": mnist, "sst2": sst2}[asked.what](asked)
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__.splitlines()[0], {"toy": toy, "traditional": traditional, "mnist": mnist, "sst2": sst2})

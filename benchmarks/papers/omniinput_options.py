@@ -1,0 +1,31 @@
+"""What the command lines of OmniInput's experiments share."""
+
+import argparse
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import omniinput_models as models
+
+ROOT = Path(__file__).parents[3]
+NETWORKS = [name + training for name in models.BACKBONES for training in ("", "-aug")]
+
+Experiment = Callable[[argparse.Namespace], None]
+
+
+def run(description: str, experiments: Mapping[str, Experiment]) -> None:
+    """The experiment that the command line names, with its options."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("what", choices=list(experiments))
+    parser.add_argument("--budget", type=int, default=160_000)
+    parser.add_argument("--seconds", type=float, default=None)
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS, help="of mnist")
+    parser.add_argument("--shared", type=Path, default=ROOT / "shared" / "data")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("ASSAY_DATA", ROOT / "data")))
+    parser.add_argument(
+        "--cache", type=Path, default=Path(os.environ.get("ASSAY_CACHE", ROOT / "cache-omni"))
+    )
+    parser.add_argument("--figures", type=Path, default=Path("."))
+    asked = parser.parse_args()
+    asked.cache.mkdir(parents=True, exist_ok=True)
+    experiments[asked.what](asked)
