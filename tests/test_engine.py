@@ -185,8 +185,11 @@ results = mapped(slow, range(12), "ray")
 seen = [next(results), next(results)]
 cluster.remove_node(second, allow_graceful=False)  # with jobs on it
 seen += list(results)
-alive = sum(node["Alive"] for node in ray.nodes())
-print(json.dumps([[job for job, _ in seen], alive, test_engine.everything("ray")]))
+answers = test_engine.everything("ray")
+deadline = time.monotonic() + 90  # a node that was killed is missed after some silent seconds
+while (alive := sum(node["Alive"] for node in ray.nodes())) > 1 and time.monotonic() < deadline:
+    time.sleep(0.5)
+print(json.dumps([[job for job, _ in seen], alive, answers]))
 ray.shutdown()
 cluster.shutdown()
 """
