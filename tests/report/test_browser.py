@@ -1,16 +1,11 @@
 """The report in a real Chromium: tables sort, nothing sticks out on a phone."""
 
-import shutil
-
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
 import assay
 from assay.report import Section
-
-CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)")
 
 
 @pytest.fixture(scope="module")
@@ -27,16 +22,6 @@ def address(tmp_path_factory):
     figure.subplots().set_title("wide")
     assay.write_report([Section("One", "Words.", figures=[figure], table=table)], path)
     return path.as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def test_a_click_on_a_heading_sorts_and_leaves_what_is_missing_last(browser, address):

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,19 +15,6 @@ from exact_precision import enumerated, weighted_sum, without
 import assay
 from assay.omniinput.annotation_store import AnnotationStore
 from assay.omniinput.distribution import Samples
-
-CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine (apt install chromium)")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 class Server:
@@ -106,7 +92,8 @@ def test_twenty_items_by_keyboard_a_reload_a_kill_and_a_resume(browser, server, 
     )
     page.goto(server.address)
     assert "token" not in page.url
-    page.keyboard.type("Ann")  # the name field has the focus
+    page.wait_for_selector("input:focus")  # the name field, without a click
+    page.keyboard.type("Ann")
     page.keyboard.press("Enter")
     page.wait_for_selector("blockquote")
     assert shown(page).startswith("<b>row</b> [")  # shown as it is, not as HTML
