@@ -188,7 +188,7 @@ def test_a_learned_chain_redraws_a_markov_black_box_whole():
         lambda x: -(steps[-1][x[:, 0]].log() + steps[x[:, :-1], x[:, 1:]].log().sum(dim=1)), space
     )
     state = init(space.draw(200, torch.Generator().manual_seed(5)), problem)
-    kernel, target = Learned(steps=steps[None]), Tempered(torch.ones(200, dtype=torch.float64))
+    kernel, target = Learned(weights=steps[None]), Tempered(torch.ones(200, dtype=torch.float64))
     changed = 0.0
     for seed in range(20):
         after, info = kernel.step(state, target, problem, torch.Generator().manual_seed(seed), groups=200)

@@ -7,16 +7,14 @@ move.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.omniinput.kernels.chain import Info, State, Target
-from assay.omniinput.kernels.pairs import Lengths, PairWeights, pair_places, uniform_site
-from assay.omniinput.problem import Problem
+from assay.omniinput.kernels.pairs import Redrawing, pair_places
 
 MOST_VALUES = 1024  # pair counts grow with the square of the values; above this, proposals stay uniform
 FEWEST_PSEUDO_COUNTS, MOST_PSEUDO_COUNTS = 1.0, 1e6
@@ -24,29 +22,17 @@ UNIFORM = 0.02  # share of uniform draws in every step of the chain, so that not
 
 
 @dataclass(eq=False)
-class Learned:
+class Learned(Redrawing):
     """One evaluation a row, of a stretch that all rows share: a single site up to all, even in the logarithm.
 
-    `steps` is the probability of each value after each other one on each rung, (rungs, values + 1, values);
-    the last row is that of the first site. Before anything is learned one site is redrawn uniformly.
+    Weights are the probability of each value after each other one on each rung, (rungs, values + 1, values);
+    the last row is that of the first site.
     """
 
-    gradients: bool = False
-    steps: Tensor | None = field(default=None, repr=False)
-    counts: Tensor | None = field(default=None, repr=False)
-    lengths: Lengths | None = field(default=None, repr=False)
-    _pairs: PairWeights | None = field(default=None, repr=False)
+    chain: ClassVar[bool] = True
+    kept: ClassVar[tuple[str, ...]] = ("counts",)
 
-    def step(
-        self, state: State, target: Target, problem: Problem, generator: torch.Generator, groups: int = 1
-    ) -> tuple[State, Info]:
-        if self.steps is None or len(self.steps) * groups != len(state.sites):
-            return uniform_site(state, target, problem, generator)
-        if self._pairs is None:
-            self._pairs = PairWeights(self.steps.numpy(), chain=True)
-        if self.lengths is None:
-            self.lengths = Lengths.upto(state.sites.shape[1], len(self.steps))
-        return self._pairs.step(state, target, problem, generator, self.lengths)
+    counts: Tensor | None = field(default=None, repr=False)
 
     def watch(self, sites: Tensor, outputs: Tensor, rungs: int, values: int) -> None:
         """Count the pairs in states (any number x rungs, sites), rung by rung.
@@ -72,17 +58,8 @@ class Learned:
         anywhere = anywhere / anywhere.sum(dim=2, keepdim=True)
         smoothed = self.counts + _concentration(self.counts, anywhere)[:, None, None] * anywhere
         steps = smoothed / smoothed.sum(dim=2, keepdim=True)
-        self.steps = ((1 - UNIFORM) * steps + UNIFORM / values)[torch.from_numpy(nearest)]
-        self.counts, self._pairs = None, None
-        self.lengths = self.lengths and self.lengths.learned(len(nearest), frozen)
-
-    def snapshot(self) -> dict[str, Any]:
-        return {"steps": self.steps, "counts": self.counts, "lengths": self.lengths}
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        for name, value in snapshot.items():
-            setattr(self, name, value)
-        self._pairs = None
+        self._reweighted(((1 - UNIFORM) * steps + UNIFORM / values)[torch.from_numpy(nearest)], frozen)
+        self.counts = None
 
 
 def _concentration(counts: Tensor, anywhere: Tensor) -> Tensor:

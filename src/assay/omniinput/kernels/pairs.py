@@ -6,12 +6,14 @@ stretch, the Hastings correction is exact whatever the weights are. In numpy: a 
 values, and numpy's calls cost less than torch's.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from assay.omniinput.kernels.chain import Info, State, Target, metropolis_hastings
 from assay.omniinput.problem import Problem
@@ -145,6 +147,46 @@ class PairWeights:
             part = np.concatenate([np.full_like(part[:, :, :1], values), part], axis=2)
         step = (base[:, None] + part[:, :, :-1]) * values + part[:, :, 1:]
         return np.asarray(self.logs.take(step).sum(axis=2))
+
+
+@dataclass(eq=False)
+class Redrawing:
+    """A kernel that redraws stretches by weights it learns: what `Learned` and `Surrogate` share.
+
+    `weights` are those of `PairWeights`, None before anything is learned; then one site is redrawn uniformly.
+    """
+
+    chain: ClassVar[bool]  # as in PairWeights
+    kept: ClassVar[tuple[str, ...]]  # what is learned from, by name, beside weights and lengths
+
+    gradients: bool = False
+    weights: Tensor | None = field(default=None, repr=False)
+    lengths: Lengths | None = field(default=None, repr=False)
+    _pairs: PairWeights | None = field(default=None, repr=False)
+
+    def step(
+        self, state: State, target: Target, problem: Problem, generator: torch.Generator, groups: int = 1
+    ) -> tuple[State, Info]:
+        if self.weights is None or len(self.weights) * groups != len(state.sites):
+            return uniform_site(state, target, problem, generator)
+        if self._pairs is None:
+            self._pairs = PairWeights(self.weights.numpy(), self.chain)
+        if self.lengths is None:
+            self.lengths = Lengths.upto(state.sites.shape[1], len(self.weights))
+        return self._pairs.step(state, target, problem, generator, self.lengths)
+
+    def _reweighted(self, weights: Tensor, frozen: bool) -> None:
+        """Go on with these weights, on the ladder they are for."""
+        self.weights, self._pairs = weights, None
+        self.lengths = self.lengths and self.lengths.learned(len(weights), frozen)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("weights", "lengths", *self.kept)}
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        for name, value in snapshot.items():
+            setattr(self, name, value)
+        self._pairs = None
 
 
 def uniform_site(

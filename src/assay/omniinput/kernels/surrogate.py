@@ -7,16 +7,14 @@ what the sum leaves out. The paper has no such move.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.omniinput.kernels.chain import Info, State, Target
-from assay.omniinput.kernels.pairs import Lengths, PairWeights, pair_places, uniform_site
-from assay.omniinput.problem import Problem
+from assay.omniinput.kernels.pairs import Redrawing, pair_places
 
 Array = NDArray[np.float64]
 
@@ -27,26 +25,14 @@ LOWEST = -300.0  # of a log weight
 
 
 @dataclass(eq=False)
-class Surrogate:
+class Surrogate(Redrawing):
     """One evaluation a row, of a stretch that all rows share; one site, uniformly, before there is a fit."""
 
-    gradients: bool = False
-    weights: Tensor | None = field(default=None, repr=False)
+    chain: ClassVar[bool] = False
+    kept: ClassVar[tuple[str, ...]] = ("sites", "outputs")
+
     sites: Tensor | None = field(default=None, repr=False)
     outputs: Tensor | None = field(default=None, repr=False)
-    lengths: Lengths | None = field(default=None, repr=False)
-    _pairs: PairWeights | None = field(default=None, repr=False)
-
-    def step(
-        self, state: State, target: Target, problem: Problem, generator: torch.Generator, groups: int = 1
-    ) -> tuple[State, Info]:
-        if self.weights is None or len(self.weights) * groups != len(state.sites):
-            return uniform_site(state, target, problem, generator)
-        if self._pairs is None:
-            self._pairs = PairWeights(self.weights.numpy(), chain=False)
-        if self.lengths is None:
-            self.lengths = Lengths.upto(state.sites.shape[1], len(self.weights))
-        return self._pairs.step(state, target, problem, generator, self.lengths)
 
     def watch(self, sites: Tensor, outputs: Tensor, rungs: int, values: int) -> None:
         """Keep states from all of the adaptation, later ones more densely."""
@@ -68,19 +54,9 @@ class Surrogate:
         terms = fitted_terms(self.sites.numpy(), self.outputs.numpy(), values)
         logs = -betas[:, None, None] * terms
         logs -= logs.max(axis=(1, 2), keepdims=True)
-        self.weights, self._pairs = torch.from_numpy(np.exp(np.maximum(logs, LOWEST))), None
-        self.lengths = self.lengths and self.lengths.learned(len(betas), frozen)
+        self._reweighted(torch.from_numpy(np.exp(np.maximum(logs, LOWEST))), frozen)
         if frozen:
             self.sites = self.outputs = None
-
-    def snapshot(self) -> dict[str, Any]:
-        names = ("weights", "sites", "outputs", "lengths")
-        return {name: getattr(self, name) for name in names}
-
-    def restore(self, snapshot: dict[str, Any]) -> None:
-        for name, value in snapshot.items():
-            setattr(self, name, value)
-        self._pairs = None
 
 
 def fitted_terms(sites: NDArray[np.int64], outputs: Array, values: int) -> Array:
