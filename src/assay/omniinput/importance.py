@@ -90,8 +90,12 @@ class Importance:
 
     @property
     def rows(self) -> int:
-        """Per batch: the same number at every beta, so that the shares a_j are exact."""
-        total = RESAMPLED_BATCH if self.resampling else BATCH
+        """Per batch."""
+        return self._rows(self.resampling)
+
+    def _rows(self, resampling: bool) -> int:
+        """The same number at every beta, so that the shares a_j are exact."""
+        total = RESAMPLED_BATCH if resampling else BATCH
         if self.budget.evaluations is not None:
             total = min(total, max(1, int(self.budget.evaluations * self.share) // 60))
         each = max(1, total // len(self.proposals))
@@ -233,8 +237,7 @@ class Importance:
         self.proposals = proposal_betas(betas, means, deviations, centres[0], centres[-1])
         assert self.lookahead is not None
         self.lookahead = self.lookahead.moved(betas, self.proposals)
-        self.resampling = True
-        self.resampling = self.rows >= LEAST_GROUP * len(self.proposals)
+        self.resampling = self._rows(True) >= LEAST_GROUP * len(self.proposals)
         self.reservoir = Reservoir.empty(len(self.edges) - 1, self.plan.keep, self.problem.lm.length)
 
     def _pilot_deviations(self) -> Array:
