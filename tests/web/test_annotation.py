@@ -1,7 +1,6 @@
 """The annotation page over HTTP: blind, escaped, idempotent, clear about what went wrong."""
 
 import re
-from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from assay.web.annotation import AnnotationPage
 from assay.web.annotation_server import serve_annotations
 
 EDGES = np.arange(-0.5, 48.0, 6.0)
-NAME = 'Zoë/"Z", =1'
 NASTY = "<script>alert(1)</script> & \"quotes\" 'single' \u202egnp.exe \x00 </blockquote>"
 
 
@@ -61,7 +59,7 @@ def answered(client, score="1", name="ann", **changes):
 
 def test_nothing_without_the_token(store):
     client = TestClient(AnnotationPage(AnnotationQueue(store)).application())
-    for path in ("/", "/by/ann", "/labels.csv", "/annotation.js"):
+    for path in ("/", "/by/ann", "/annotation.js"):
         assert client.get(path).status_code == 401
     assert client.post("/by/ann", data={"item": 0, "repeat": 0, "score": 1}).status_code == 401
     assert store.labels().empty
@@ -180,15 +178,6 @@ def test_images_are_pictures(tmp_path):
     colour[1, 0, 0, 0] = 1
     with store_of(tmp_path / "c.db", colour) as store:
         assert "data:image/png" in client_of(store).get("/by/ann").text
-
-
-def test_labels_come_as_csv_that_can_be_read_back(client, store, tmp_path):
-    answered(client, "0.5", quote(NAME, safe=""))
-    (tmp_path / "labels.csv").write_bytes(client.get("/labels.csv").content)
-    back = assay.read_annotations(tmp_path / "labels.csv")
-    assert back["annotator"].tolist() == [NAME]
-    assert back["score"].tolist() == [0.5]
-    assert {"item", "bin", "weight", "repeat"} <= set(back)
 
 
 def test_a_port_that_is_taken_is_said_to_be_so(store):

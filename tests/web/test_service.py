@@ -29,6 +29,7 @@ from assay.web.listening import listening
 from assay.web.service import Limits, Service
 
 INFER = "/v2/models/guard/infer"
+JSON = {"Content-Type": "application/json"}
 
 
 def factory():
@@ -114,7 +115,7 @@ def test_answers_are_the_guards(client, guard):
 def test_metrics_count_and_show_the_watch(client, guard, watch):
     rows = images(50, 3)
     client.post(INFER, json=body(rows))
-    client.post(INFER, content=b"{")
+    client.post(INFER, content=b"{", headers=JSON)
     found = metrics(client.get("/metrics").text)
     cancelled = int(guard(rows).alarm.sum())
     assert found["assay_predictions_total", "cancelled"] == cancelled
@@ -164,9 +165,17 @@ WRONG = {
     "inputs of strings": ({"inputs": ["x"]}, '"inputs" as a list'),
     "no name": ({"inputs": [GOOD | {"name": 3}]}, "to have a name"),
     "twice": ({"inputs": [GOOD, GOOD]}, "every input once"),
-    "no shape": ({"inputs": [GOOD | {"shape": None}]}, "a shape of whole numbers"),
-    "negative": ({"inputs": [GOOD | {"shape": [-2, 3, 3]}]}, "a shape of whole numbers"),
-    "huge shape": ({"inputs": [GOOD | {"shape": [2, 10**30]}]}, "numbers in 'x', got data of shape"),
+    "no shape": ({"inputs": [GOOD | {"shape": None}]}, "whole numbers"),
+    "negative": ({"inputs": [GOOD | {"shape": [-2, 3, 3]}]}, "whole numbers"),
+    "huge shape": ({"inputs": [GOOD | {"shape": [2, 10**30]}]}, "whole numbers up to 2147483648"),
+    "many axes": ({"inputs": [GOOD | {"shape": [1] * 33}]}, "a shape of 1 to 32 whole numbers"),
+    "long name": ({"inputs": [GOOD | {"name": "x" * 201}]}, "a name of at most 200 letters, got 'xxx"),
+    "long id": ({"inputs": [GOOD], "id": "x" * 201}, "an id of at most 200 letters"),
+    "deep name": (b'{"inputs": [{"name": ' + b"[" * 900 + b"]" * 900 + b"}]}", "to have a name"),
+    "half a letter": (
+        {"inputs": [GOOD | {"datatype": "BYTES", "shape": [1], "data": ["\ud800"]}]},
+        "whole Unicode letters",
+    ),
     "type": ({"inputs": [GOOD | {"datatype": "COMPLEX"}]}, "datatype of 'x' among"),
     "no data": ({"inputs": [{key: GOOD[key] for key in ("name", "shape", "datatype")}]}, "as numbers"),
     "ragged": ({"inputs": [GOOD | {"data": [[1, 2], [3]]}]}, "as numbers"),
@@ -199,7 +208,8 @@ def test_bad_input_gets_one_sentence_and_the_service_goes_on(client, watch, name
     content, sentence = WRONG[name]
     before = watch.state.predictions
     with caplog.at_level(logging.WARNING, "assay.service"):
-        response = client.post(INFER, content=content if isinstance(content, bytes) else json.dumps(content))
+        sent = content if isinstance(content, bytes) else json.dumps(content)
+        response = client.post(INFER, content=sent, headers=JSON)
     assert response.status_code == 400
     assert sentence in response.json()["error"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
@@ -230,9 +240,9 @@ def test_unknown_routes_and_methods(client):
 
 def test_a_body_beyond_the_limit_is_refused_before_it_is_held(watch):
     with TestClient(Service(watch, limits=Limits(body=1000)).app) as client:
-        assert client.post(INFER, content=b"x" * 2000).status_code == 413
+        assert client.post(INFER, content=b"x" * 2000, headers=JSON).status_code == 413
         pieces = (b"x" * 400 for _ in range(10))  # no length in the header
-        assert client.post(INFER, content=pieces).status_code == 413
+        assert client.post(INFER, content=pieces, headers=JSON).status_code == 413
         assert client.post(INFER, json=body(images(1))).status_code == 200
 
 
@@ -391,7 +401,7 @@ def started(folder, *options):
 
 
 def asked(address, rows):
-    request = urllib.request.Request(f"{address}{INFER}", json.dumps(body(rows)).encode())
+    request = urllib.request.Request(f"{address}{INFER}", json.dumps(body(rows)).encode(), JSON)
     with urllib.request.urlopen(request, timeout=20) as response:
         return json.load(response)
 
