@@ -1,12 +1,16 @@
 """Labels through csv, Label Studio and the store come back as they were."""
 
+import csv
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from exact_precision import enumerated, weighted_sum, without
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import assay
 from assay.errors import InputError
@@ -47,6 +51,26 @@ def comparable(frame):
 def test_through_csv(labels, tmp_path):
     assay.write_annotations(labels, tmp_path / "labels.csv")
     assert comparable(assay.read_annotations(tmp_path / "labels.csv")).equals(comparable(labels))
+
+
+@settings(max_examples=30)
+@given(st.lists(st.text(max_size=6) | st.text("=+-@\t\r\n'＝＠1 ", max_size=4), min_size=1, max_size=5))
+@example(["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "'=x", "''", "'", "007", "NA", "", 'a,"b"'])
+def test_no_name_is_a_formula_and_all_come_back_as_they_were(tmp_path_factory, names):
+    names = [name for name in names if not re.search("[\0\ud800-\udfff]", name)]
+    labels = pd.DataFrame({"bin": 0, "item": range(len(names)), "score": 0.5, "annotator": names})
+    path = tmp_path_factory.mktemp("names") / "labels.csv"
+    assay.write_annotations(labels, path)
+    with path.open(newline="", encoding="utf-8") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert not [cell for cell in cells if cell.startswith(tuple("=+-@\t\r\n＝＋－＠"))]
+    assert assay.read_annotations(path)["annotator"].tolist() == names
+
+
+def test_what_is_not_finite_never_becomes_json(labels, items, tmp_path):
+    with pytest.raises(InputError, match="finite seconds"):
+        assay.write_annotations(labels.assign(seconds=np.inf), tmp_path / "tasks.json", items)
+    assert not (tmp_path / "tasks.json").exists()
 
 
 def test_through_label_studio(labels, items, tmp_path):

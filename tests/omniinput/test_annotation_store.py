@@ -1,6 +1,7 @@
 """Labels are on disk, once, whatever happens; stores of other runs and second servers are refused."""
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -64,6 +65,26 @@ def test_labels_of_strangers_and_scores_off_the_scale_are_refused(path):
         with pytest.raises(InputError, match="got 7"):
             store.add_labels([Label(Turn(item), "ann", 0.5), Label(Turn(item), "bob", 7.0)])
         assert store.labels().empty  # all of them or none
+
+
+@pytest.mark.parametrize("seconds", [np.inf, np.nan, -1.0])
+def test_seconds_that_are_none_are_refused(path, seconds):
+    with AnnotationStore(path) as store:
+        item = int(store.items().rows[0])
+        with pytest.raises(InputError, match="seconds from 0 on"):
+            store.label(Label(Turn(item), "ann", 0.5, seconds))
+        assert store.labels().empty
+
+
+def test_a_copy_of_the_file_is_complete_while_the_store_is_open(path, tmp_path):
+    with AnnotationStore(path, writing=True) as store:
+        rows = store.items().rows.tolist()
+        for number, row in enumerate(rows):
+            store.label(Label(Turn(row), "ann", 0.5))
+            shutil.copy(path, tmp_path / "copy.db")
+            with AnnotationStore(tmp_path / "copy.db") as copy:
+                assert len(copy.labels()) == number + 1
+    assert {file.name for file in tmp_path.iterdir()} == {"labels.db", "labels.db.lock", "copy.db"}
 
 
 def test_a_store_of_another_run_is_refused_and_stays_as_it_is(dist, path):

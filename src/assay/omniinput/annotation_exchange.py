@@ -1,8 +1,9 @@
 """Labels in and out: csv, Label Studio's tasks and exports, and the store."""
 
+import csv
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from assay.omniinput.annotation_store import AnnotationStore, Label, is_store
 from assay.storage import write_text_whole, write_whole
 
 SCALE = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+FORMULA = "=+-@\t\r\n＝＋－＠"
+"""Spreadsheets take a cell that begins with one of these for a formula."""
 
 LABEL_STUDIO_CONFIG = """<View>
   <{kind} name="shown" value="${field}"/>
@@ -48,12 +52,19 @@ def write_annotations(
 ) -> None:
     """Labels as csv, or, to a .json, items and their labels as Label Studio's tasks; whole or not at all."""
     if Path(path).suffix != ".json":
-        frame = pd.DataFrame() if labels is None else labels
-        write_whole(path, lambda temporary: frame.to_csv(temporary, index=False))
+        frame = pd.DataFrame() if labels is None else _with_texts(labels, _as_text)
+        # Texts in quotes: some readers, pandas among them, begin a new row at a bare carriage return.
+        write_whole(
+            path, lambda temporary: frame.to_csv(temporary, index=False, quoting=csv.QUOTE_NONNUMERIC)
+        )
         return
     if items is None:
         raise InputError("expected items for Label Studio's tasks, got none; pass what was chosen")
-    text = json.dumps(label_studio_tasks(items, labels), ensure_ascii=False, indent=1)
+    tasks = label_studio_tasks(items, labels)
+    try:
+        text = json.dumps(tasks, ensure_ascii=False, indent=1, allow_nan=False)
+    except ValueError as error:
+        raise InputError("expected finite seconds in every label, got others; leave them empty") from error
     write_text_whole(path, text)
 
 
@@ -124,9 +135,35 @@ def _annotation(row: dict[str, Any]) -> dict[str, Any]:
     return {"completed_by": who, "was_cancelled": skipped, "lead_time": taken, "result": result}
 
 
+def _with_texts(frame: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
+    """The frame with every cell that is a text changed."""
+    texts = {
+        name: frame[name].map(lambda cell: change(cell) if isinstance(cell, str) else cell)
+        for name in frame.columns
+        if not pd.api.types.is_numeric_dtype(frame[name])
+    }
+    return frame.assign(**texts)
+
+
+def _as_text(cell: str) -> str:
+    """With an apostrophe in front where a spreadsheet would compute it, or where there is one already."""
+    return f"'{cell}" if cell.startswith((*FORMULA, "'")) else cell
+
+
+def _as_written(cell: str) -> str:
+    """What `_as_text` was given."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith((*FORMULA, "'")) else cell
+
+
 def _csv_frame(path: Path) -> pd.DataFrame:
     try:
-        return pd.read_csv(path)
+        frame = pd.read_csv(path)
+        if (
+            "annotator" in frame
+        ):  # names as they are, also those that look like a number or like none: 007, NA
+            names = pd.read_csv(path, usecols=["annotator"], dtype=str, keep_default_na=False)
+            frame["annotator"] = names["annotator"]
+        return _with_texts(frame, _as_written)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise InputError(f"expected a csv of annotations at {path}, got {error}; export it again") from error
 

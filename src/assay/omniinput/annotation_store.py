@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import json
+import math
 import os
 import secrets
 import sqlite3
@@ -51,7 +52,7 @@ class Label:
 class AnnotationStore:
     """A file that holds what is to be annotated and every label given.
 
-    SQLite in WAL mode with a sync at every commit: a label is whole and on disk, or not there. A label is
+    SQLite with a sync at every commit: a label is whole and in this one file, or not there. A label is
     known by item, annotator and showing, so that giving it again replaces it. With `writing`, the store is
     this process's alone until it ends, in whatever way; others may still read it.
     """
@@ -149,6 +150,10 @@ class AnnotationStore:
                 raise InputError(
                     f"expected a score from 0 to 1, got {label.score:g}; choose one of the scale"
                 )
+            if label.seconds is not None and not 0 <= label.seconds < math.inf:
+                raise InputError(
+                    f"expected seconds from 0 on, got {label.seconds:g}; leave them empty if unknown"
+                )
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         rows = [(*one.turn, one.annotator, one.score, one.seconds, now) for one in labels]
         with self._lock, _clear_errors(self.path), _transaction(self._connection) as connection:
@@ -235,8 +240,10 @@ def _insert(connection: sqlite3.Connection, items: AnnotationItems, overlap: flo
 
 def _connected(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
-    connection.execute("pragma journal_mode = wal")
-    connection.execute("pragma synchronous = full")
+    # Not a write-ahead log: what is confirmed is in this one file, so that a copy of it is complete. `extra`
+    # syncs the folder too, or a journal could come back after a power cut and take the last label away.
+    connection.execute("pragma journal_mode = delete")
+    connection.execute("pragma synchronous = extra")
     connection.execute("pragma foreign_keys = on")
     return connection
 
