@@ -1,7 +1,5 @@
 """Guard: a network and its monitor as one system that cancels predictions it doubts."""
 
-import hashlib
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -15,6 +13,7 @@ from scipy.stats import beta
 from torch import Tensor
 
 from assay.errors import InputError, NotFittedError, UndecidedError
+from assay.identity import digest
 from assay.monitors.monitor import Monitor
 from assay.network import Network, all_finite
 from assay.storage import storable
@@ -162,16 +161,17 @@ class Guard:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of network, monitor settings and threshold, by which counts know their guard; an exported
+        """A hash of network, fitted monitor and threshold, by which counts know their guard; an exported
         guard keeps it."""
-        return fingerprint_of(self.network.fingerprint, repr(self.monitor), self.decided_threshold().tolist())
+        return digest(self.network.fingerprint, self.monitor.fingerprint, self.decided_threshold())
 
     def state(self) -> dict[str, Any]:
         return vars(self)
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Guard":
-        guard = cls(state["network"], state["monitor"], state["threshold"])
+        network, monitor = state["network"], state["monitor"]
+        guard = cls(network.watching(monitor.layers), monitor, state["threshold"])
         guard.calibration = state["calibration"]
         return guard
 
@@ -200,10 +200,6 @@ class Guard:
         pooled = ~torch.isfinite(thresholds)
         self.calibration["pooled_classes"] = pooled.nonzero().flatten().tolist()
         self.threshold = torch.where(pooled, self.decided_threshold(), thresholds)
-
-
-def fingerprint_of(network: str, monitor: str, threshold: float | list[float]) -> str:
-    return hashlib.blake2b(json.dumps([network, monitor, threshold]).encode(), digest_size=16).hexdigest()
 
 
 def _conformal_threshold(scores: Tensor, rate: float, confidence: float | None) -> float:

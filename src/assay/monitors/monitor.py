@@ -16,7 +16,7 @@ from torch import Tensor
 
 from assay.errors import AssayError, InputError, NotFittedError
 from assay.network.graph import under_tracer
-from assay.storage import storable
+from assay.storage import fingerprint_of, storable
 from assay.trace import Trace
 
 
@@ -74,6 +74,11 @@ class Monitor(ABC):
         """Why its score is no function of logits, features and inputs alone, as an exported graph needs;
         empty where it is."""
         return ""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of class, parameters and fitted state: new after another fit, the same after loading."""
+        return fingerprint_of(self)
 
     @property
     def nbytes(self) -> int:

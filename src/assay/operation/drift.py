@@ -26,6 +26,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from assay.errors import InputError, NotFittedError
+from assay.identity import digest
 from assay.storage import storable
 from assay.volatility.certainty import Doubles
 from assay.volatility.evidence import ROUND, SHARES, Staked
@@ -168,6 +169,11 @@ class DriftWatch:
         from assay.operation.drawing import drift_figure
 
         return drift_figure(self.to_frame(), self.reference_rate_, self.false_alarm_rate)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of settings and clean reference; what the stream did does not change it."""
+        return digest(self.false_alarm_rate, self.block, self.reference_rate_, self.limits_)
 
     def state(self) -> dict[str, Any]:
         return {
