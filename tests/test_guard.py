@@ -198,6 +198,19 @@ def test_layers_that_a_network_does_not_have_are_said_on_loading(network, monito
         function.watching(["first"])
 
 
+def test_a_failed_calibration_leaves_the_guard_as_it_was(network, monitor, monkeypatch):
+    guard = Guard(network, monitor).calibrate(traced(torch.arange(39.0)), 0.05)
+    before = guard.threshold, guard.calibration
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("assay.guard.guard._class_thresholds", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        guard.calibrate(traced(torch.arange(19.0)), 0.5, per_class=True)
+    assert (guard.threshold, guard.calibration) == before
+
+
 def test_calls_from_several_threads_do_not_mix(network, monitor):
     guard = Guard(network, monitor, threshold=0.0)
     wrong = []

@@ -105,15 +105,18 @@ class Guard:
                 f"expected enough finite scores for a false alarm rate of {false_alarm_rate:g}, got {finite} "
                 f"of {len(scores)}; calibrate on more data, or allow more false alarms"
             )
+        threshold, pooled = torch.tensor(overall, dtype=torch.float64), []
+        if per_class:
+            split = _class_thresholds(trace, scores, false_alarm_rate, confidence)
+            pooled = (~torch.isfinite(split)).nonzero().flatten().tolist()
+            threshold = torch.where(torch.isfinite(split), split, threshold)
+        self.threshold = threshold
         self.calibration = {
             "false_alarm_rate": false_alarm_rate,
             "confidence": confidence,
             "points": len(scores),
-            "pooled_classes": [],
+            "pooled_classes": pooled,
         }
-        self.threshold = torch.tensor(overall, dtype=torch.float64)
-        if per_class:
-            self._split_threshold(trace, scores)
         return self
 
     def __call__(self, inputs: Any) -> Verdict:
@@ -186,20 +189,15 @@ class Guard:
             )
         return self.threshold
 
-    def _split_threshold(self, trace: Trace, scores: Tensor) -> None:
-        """One threshold per predicted class, the pooled one where a class has too few points."""
-        rate, confidence = self.calibration["false_alarm_rate"], self.calibration["confidence"]
-        predictions = trace.predictions
-        thresholds = torch.tensor(
-            [
-                _conformal_threshold(scores[predictions == label], rate, confidence)
-                for label in range(trace.logits.shape[1])
-            ],
-            dtype=torch.float64,
-        )
-        pooled = ~torch.isfinite(thresholds)
-        self.calibration["pooled_classes"] = pooled.nonzero().flatten().tolist()
-        self.threshold = torch.where(pooled, self.decided_threshold(), thresholds)
+
+def _class_thresholds(trace: Trace, scores: Tensor, rate: float, confidence: float | None) -> Tensor:
+    """One threshold per predicted class; infinity where a class has too few points."""
+    predictions = trace.predictions
+    thresholds = [
+        _conformal_threshold(scores[predictions == label], rate, confidence)
+        for label in range(trace.logits.shape[1])
+    ]
+    return torch.tensor(thresholds, dtype=torch.float64)
 
 
 def _conformal_threshold(scores: Tensor, rate: float, confidence: float | None) -> float:

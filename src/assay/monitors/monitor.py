@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.errors import AssayError, InputError, NotFittedError
+from assay.errors import InputError, NotFittedError
 from assay.network.graph import under_tracer
 from assay.storage import fingerprint_of, storable
 from assay.trace import Trace
@@ -50,8 +50,8 @@ class Monitor(ABC):
         self._forget()
         try:
             self._fit(self._begun(self._checked(iter([traces] if isinstance(traces, Trace) else traces))))
-        except AssayError:
-            self._forget()  # half a fit must not pass for one
+        except BaseException:  # also an interrupt: half a fit must not pass for one
+            self._forget()
             raise
         return self
 

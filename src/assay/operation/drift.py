@@ -99,14 +99,9 @@ class DriftWatch:
                 f"expected alarms of at least {FEWEST_BLOCKS} clean blocks of {self.block} rows, got "
                 f"{len(shares)}; pass more clean rows or a smaller block"
             )
-        self.reference_rate_ = float(shares.mean())
-        doubt = self.false_alarm_rate / 8
-        self.limits_ = np.array(
-            [
-                upper_limit(self.reference_rate_, len(shares), doubt),
-                upper_limit(1 - self.reference_rate_, len(shares), doubt),
-            ]
-        )
+        rate, doubt = float(shares.mean()), self.false_alarm_rate / 8
+        limits = [upper_limit(side, len(shares), doubt) for side in (rate, 1 - rate)]
+        self.reference_rate_, self.limits_ = rate, np.array(limits)
         return self.reset()
 
     def reset(self) -> Self:

@@ -113,10 +113,9 @@ class VolatilityWatch:
         """
         rows = taken(reference)
         found = Reference.of(rows, self.window, block=self.block, resamples=resamples, seed=seed)
-        self.classes_ = rows.shape[1]
-        self.evidence_ = Evidence(found, self.false_alarm_rate)
-        self.reset()
-        return self
+        evidence = Evidence(found, self.false_alarm_rate)
+        self.classes_, self.evidence_ = rows.shape[1], evidence
+        return self.reset()
 
     def reset(self) -> Self:
         """Forget the stream, keep the reference: for a new stream, or after an alarm was dealt with."""
