@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 import assay
 from assay import storage
 from assay.errors import StorageError
+from assay.identity import digest
 
 
 @storage.storable("test.Box")
@@ -140,7 +141,7 @@ def rewritten(path, **changes):
     with safe_open(str(path), framework="pt") as file:
         metadata = file.metadata() | changes
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    metadata["digest"] = storage._digest(metadata["state"], tensors)
+    metadata["digest"] = digest(metadata["state"], tensors)
     save_file(tensors, str(path), metadata=metadata)
 
 

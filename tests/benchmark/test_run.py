@@ -1,5 +1,6 @@
 """A run measures what the guards do, resumes where it was, and draws honest conclusions."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -129,6 +130,32 @@ def test_cells_of_another_threshold_seed_or_data_are_not_taken_over(guards, scen
     other = assay.build_scenarios(*data, faults=["gaussian"], severities=(1,), seed=9)
     assay.run_benchmark(some, other, checkpoint=tmp_path)
     assert len(list(tmp_path.glob("*.json"))) == 4
+
+
+def test_cells_of_another_fit_are_not_taken_over(network, scenarios, data, tmp_path):
+    """Two boxes with the same settings and the same threshold, fitted on other data."""
+    monitor = assay.monitors.ActivationBox(layer="penultimate")
+    guards = {"box": Guard(network, monitor, threshold=0.0)}
+    narrow, wide = (network.observe(data[0] * scale) for scale in (0.5, 1.0))
+    monitor.fit(narrow)
+    first = assay.run_benchmark(guards, scenarios[:1], checkpoint=tmp_path)
+    monitor.fit(wide)
+    resumed = assay.run_benchmark(guards, scenarios[:1], checkpoint=tmp_path)
+    alone = assay.run_benchmark(guards, scenarios[:1])
+    assert resumed.table["specific_mcc"][0] == alone.table["specific_mcc"][0]
+    assert resumed.table["clean_false_alarms"][0] < first.table["clean_false_alarms"][0]
+
+
+def test_results_of_what_has_no_identity_are_not_kept(guards, network, scenarios, tmp_path):
+    rule = assay.monitors.Rule(lambda trace: trace.logits[:, 0] > 0, needs_inputs=False)
+    nameless = {"rule": Guard(network, rule.fit(network.observe(torch.zeros(9, 1, 8, 8))), threshold=0.5)}
+    for options in ({"checkpoint": tmp_path}, {"readouts": tmp_path}):
+        with pytest.raises(InputError, match="pass name="):
+            assay.run_benchmark(nameless, scenarios[:1], **options)
+    assert len(assay.run_benchmark(nameless, scenarios[:1]).table) == 1
+    unknown = dataclasses.replace(scenarios[0], fingerprint="")
+    with pytest.raises(InputError, match=r"Scenario\.of"):
+        assay.run_benchmark({"msp": guards["msp"]}, [unknown], checkpoint=tmp_path)
 
 
 def test_readouts_let_others_evaluate_their_own_way(guards, scenarios, result, tmp_path):

@@ -239,3 +239,35 @@ def test_a_row_that_is_not_finite_never_raises_nor_touches_the_others(build, bro
     logits[0], features[1], features[2, 0] = broken, broken, broken
     scores = monitor.score(Trace(logits, {"penultimate": features}, inputs=unseen.inputs))
     assert same(scores[3:], monitor.score(unseen)[3:])
+
+
+@pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("build", builders())
+def test_a_fit_that_fails_in_any_way_leaves_nothing_that_looks_fitted(build, training, failure):
+    monitor = build().fit(training)
+
+    def broken():
+        yield training[:100]
+        raise failure("a disk, a lost connection, or Ctrl-C")
+
+    with pytest.raises(failure):
+        monitor.fit(broken())
+    with pytest.raises(NotFittedError, match="call fit"):
+        monitor.score(training)
+    for member in getattr(monitor, "members", ()):
+        with pytest.raises(NotFittedError):
+            member.score(training)
+
+
+@pytest.mark.parametrize("build", builders())
+def test_the_fingerprint_is_that_of_the_fitted_state(build, training, fitted, tmp_path):
+    monitor = fitted(build)
+    if type(monitor).__name__ in CANNOT_BE_SAVED:
+        return
+    assert build().fit(training).fingerprint == monitor.fingerprint
+    assay.save(monitor, tmp_path / "monitor")
+    back = assay.load(tmp_path / "monitor", network=[NETWORK, SECOND])
+    assert back.fingerprint == monitor.fingerprint
+    assert build().fingerprint != monitor.fingerprint
+    back.score(training)
+    assert back.fingerprint == monitor.fingerprint

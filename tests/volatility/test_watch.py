@@ -224,3 +224,18 @@ def test_a_watch_tells_its_story(reference):
         "evidence (log10)",
     ]
     assert watch.update(clean(1, 15)).to_frame()["rows"].tolist() == [351]
+
+
+def test_a_failed_calibration_leaves_the_watch_as_it_was(monkeypatch):
+    clean = np.random.default_rng(0).dirichlet(np.ones(3), 200)
+    watch = assay.VolatilityWatch(50).calibrate(clean, resamples=20)
+    before = watch.fingerprint
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("assay.volatility.watch.Evidence", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        watch.calibrate(np.random.default_rng(1).dirichlet(np.ones(4), 200), resamples=20)
+    assert watch.fingerprint == before
+    assert watch.classes_ == 3

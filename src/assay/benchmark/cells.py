@@ -8,22 +8,23 @@ from typing import Any
 
 import pandas as pd
 
-from assay.benchmark.scenario import Scenario, digest
-from assay.errors import MissingExtraError, StorageError
+from assay.benchmark.scenario import Scenario
+from assay.errors import InputError, MissingExtraError, StorageError
 from assay.guard import Guard
+from assay.identity import digest
 from assay.storage import made_folder, write_text_whole, write_whole
 
 
 class Cells:
     """Reads and writes the cells of one run; without a folder, nothing.
 
-    A cell is known by the guard (its network's weights, its monitor's settings, its threshold, which no two
-    fitted states share), the scenario's fingerprint and the settings: what was measured under others is not
-    taken over.
+    A cell is known by the fingerprints of guard and scenario and by the settings: what was measured under
+    others is not taken over.
     """
 
     def __init__(
         self,
+        guards: Mapping[str, Guard],
         checkpoint: str | os.PathLike[str] | None,
         readouts: str | os.PathLike[str] | None,
         settings: Mapping[str, Any],
@@ -31,18 +32,19 @@ class Cells:
         self.checkpoint = None if checkpoint is None else made_folder(checkpoint)
         self.readouts = None if readouts is None else made_folder(readouts)
         self.settings = json.dumps(settings, sort_keys=True)
-        self._guards: dict[str, str] = {}
+        wanted = self.checkpoint is not None or self.readouts is not None
+        self.guards = {name: guard.fingerprint for name, guard in guards.items()} if wanted else {}
         if self.readouts is not None:
             try:
                 import pyarrow  # type: ignore[import-untyped]  # noqa: F401
             except ImportError as error:
                 raise MissingExtraError("pyarrow", "benchmark") from error
 
-    def read(self, name: str, guard: Guard, scenario: Scenario) -> dict[str, Any] | None:
+    def read(self, name: str, scenario: Scenario) -> dict[str, Any] | None:
         """The row of a finished cell; None where there is none, or where its readouts are missing."""
         if self.checkpoint is None:
             return None
-        key = self._key(name, guard, scenario)
+        key = self._key(name, scenario)
         path = self.checkpoint / f"{key}.json"
         if not path.is_file() or (self.readouts is not None and not self._parquet(key).is_file()):
             return None
@@ -54,10 +56,10 @@ class Cells:
             ) from error
         return row
 
-    def write(
-        self, name: str, guard: Guard, scenario: Scenario, row: Mapping[str, Any], readout: pd.DataFrame
-    ) -> None:
-        key = self._key(name, guard, scenario)
+    def write(self, name: str, scenario: Scenario, row: Mapping[str, Any], readout: pd.DataFrame) -> None:
+        if self.checkpoint is None and self.readouts is None:
+            return
+        key = self._key(name, scenario)
         if self.readouts is not None:
             readout.insert(0, "scenario", scenario.name)
             readout.insert(0, "guard", name)
@@ -65,12 +67,14 @@ class Cells:
         if self.checkpoint is not None:
             write_text_whole(self.checkpoint / f"{key}.json", json.dumps(row))
 
-    def _key(self, name: str, guard: Guard, scenario: Scenario) -> str:
-        if name not in self._guards:
-            threshold = None if guard.threshold is None else guard.threshold.tolist()
-            self._guards[name] = digest(name, guard.network.fingerprint, repr(guard.monitor), repr(threshold))
+    def _key(self, name: str, scenario: Scenario) -> str:
+        if not scenario.fingerprint:
+            raise InputError(
+                f"expected scenario {scenario.name!r} to say which data it is where results are kept, got no "
+                "fingerprint; make it with Scenario.of or build_scenarios"
+            )
         readable = "".join(letter if letter.isalnum() else "-" for letter in f"{scenario.name}--{name}")
-        return f"{readable[:80]}--{digest(self._guards[name], scenario.fingerprint, self.settings)}"
+        return f"{readable[:80]}--{digest(name, self.guards[name], scenario.fingerprint, self.settings)}"
 
     def _parquet(self, key: str) -> Path:
         assert self.readouts is not None

@@ -50,12 +50,12 @@ def run_benchmark(
     _check(guards, chosen, batch_size, confidence, resamples)
     checked_engine(engine)
     settings = {"confidence": confidence, "resamples": resamples, "seed": seed}
-    cells = Cells(checkpoint, readouts, settings | {"batch_size": batch_size})
+    cells = Cells(guards, checkpoint, readouts, settings | {"batch_size": batch_size})
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     left: list[tuple[Scenario, list[str]]] = []
     for scenario in chosen:
-        for name, guard in guards.items():
-            if (row := cells.read(name, guard, scenario)) is not None:
+        for name in guards:
+            if (row := cells.read(name, scenario)) is not None:
                 rows[scenario.name, name] = row
         if wanted := [name for name in guards if (scenario.name, name) not in rows]:
             left.append((scenario, wanted))
@@ -65,7 +65,7 @@ def run_benchmark(
     results = mapped(judge, jobs, engine, description="scenarios", total=len(left))
     for (scenario, _), judged in zip(left, results, strict=True):
         for name, row, readout in judged:
-            cells.write(name, guards[name], scenario, row, readout.to_frame(scenario))
+            cells.write(name, scenario, row, readout.to_frame(scenario))
             rows[scenario.name, name] = row
     table = pd.DataFrame([rows[scenario.name, name] for scenario in chosen for name in guards])
     return BenchmarkResult(table, confidence)

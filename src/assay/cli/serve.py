@@ -78,7 +78,7 @@ def serve(
 
     _check_door(host, token, insecure)
     limits = Limits(most_bytes, most_rows, most_waiting, timeout, body_timeout, workers)
-    served = _guard(guard, network, bins, layer)
+    served = _guard(guard, network)
     watch = _watch(served, reference, bins, layer, width, window, false_alarm_rate, block)
     service = Service(
         watch,
@@ -108,7 +108,7 @@ def _check_door(host: str, token: str | None, insecure: bool) -> None:
         )
 
 
-def _guard(path: Path, network: str | None, bins: Path | None, layer: str) -> "Guard | OnnxGuard":
+def _guard(path: Path, network: str | None) -> "Guard | OnnxGuard":
     import assay
     from assay.cli.reference import network_at
 
@@ -122,17 +122,9 @@ def _guard(path: Path, network: str | None, bins: Path | None, layer: str) -> "G
         raise InputError(
             f"expected the network of {path}, which the file does not hold; pass module:factory as well"
         )
-    layers = _layers(bins, layer)
-    found: Guard = assay.load(path, network=network_at(network, layers), kind="Guard")
+    # Without layers of its own: the guard knows which ones it watches.
+    found: Guard = assay.load(path, network=network_at(network, layers=()), kind="Guard")
     return found
-
-
-def _layers(bins: Path | None, layer: str) -> tuple[str, ...]:
-    """Those of the histogram, and the one that monitors watch unless told otherwise."""
-    import assay
-
-    wanted = (layer,) if bins is None else assay.load(bins, kind="Bins").layers
-    return tuple(dict.fromkeys(("penultimate", *wanted)))
 
 
 def _watch(
@@ -148,10 +140,14 @@ def _watch(
     import assay
 
     chosen: Bins | None = None if bins is None else assay.load(bins, kind="Bins")
-    if reference is None:
+    clean: Trace | None = None if reference is None else assay.load(reference, kind="Trace")
+    told = clean is not None and (layer in clean.features or layer != "penultimate")
+    counted = (layer,) if told else ()
+    if isinstance(guard, assay.Guard):
+        guard.network = guard.network.watching(counted if chosen is None else chosen.layers)
+    if clean is None:
         return assay.Watch(guard, chosen)
-    clean: Trace = assay.load(reference, kind="Trace")
-    if chosen is None and layer in _given_layers(guard):
+    if chosen is None and counted and layer in _given_layers(guard):
         network = guard.network if isinstance(guard, assay.Guard) else None
         chosen = assay.Bins.from_data(clean, layer, width, network=network)
     watch: Any = {"volatility": assay.VolatilityWatch(window, false_alarm_rate=rate, block=block)}

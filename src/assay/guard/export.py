@@ -201,6 +201,7 @@ def _describe(model: Any, guard: "Guard") -> None:
         "calibration": guard.calibration,
         "layers": list(guard.monitor.layers),
         "network": guard.network.fingerprint,
+        "fingerprint": guard.fingerprint,
     }
     held = {entry.key: entry.value for entry in model.metadata_props}
     onnx.helper.set_model_props(model, held | {METADATA: json.dumps(facts)})

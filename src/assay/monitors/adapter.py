@@ -19,6 +19,7 @@ READS = ("features", "logits")
 class Adapter(_Unsaved):
     """s(x) = detector.predict_features(z), z the features of a layer or the logits."""
 
+    code = "detector"
     instead = "a detector of another library is code: fit it again and call adapt(detector) after loading"
 
     def __init__(
@@ -28,6 +29,7 @@ class Adapter(_Unsaved):
         layer: str = "penultimate",
         sample: int | None = None,
         seed: int = 0,
+        name: str | None = None,
     ) -> None:
         if not callable(getattr(detector, "predict_features", None)):
             raise InputError(
@@ -41,6 +43,7 @@ class Adapter(_Unsaved):
         self.layer = layer
         self.sample = sample
         self.seed = seed
+        self.name = name
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -49,8 +52,11 @@ class Adapter(_Unsaved):
     @property
     def nbytes(self) -> int:
         """Bytes of the tensors and arrays that are attributes of the detector."""
-        kept = vars(self.detector).values() if hasattr(self.detector, "__dict__") else ()
-        return sum(int(value.nbytes) for value in kept if isinstance(value, Tensor | np.ndarray))
+        return sum(int(value.nbytes) for value in self._learned().values())
+
+    def _learned(self) -> dict[str, Any]:
+        kept = vars(self.detector) if hasattr(self.detector, "__dict__") else {}
+        return {name: value for name, value in kept.items() if isinstance(value, Tensor | np.ndarray)}
 
     def _fit(self, traces: Iterator[Trace]) -> None:
         sample = TraceSample(self.sample, self.seed)
@@ -77,12 +83,13 @@ def adapt(
     layer: str = "penultimate",
     sample: int | None = None,
     seed: int = 0,
+    name: str | None = None,
 ) -> Adapter:
     """A monitor out of any object with `predict_features(z)` and, where it learns, `fit_features(z, y)`.
 
     That is pytorch-ood's interface: z of shape (N, d), y one class per row, scores that are higher for
     outliers. `reads` says what z is: the features of `layer`, or "logits". Classes are the labels, or the
     predictions where there are none. The detector is fitted in place, on all rows at once or on at most
-    `sample` of them. It cannot be saved, since assay writes no pickles.
+    `sample` of them. It cannot be saved, since assay writes no pickles; kept results know it by `name`.
     """
-    return Adapter(detector, reads, layer, sample, seed)
+    return Adapter(detector, reads, layer, sample, seed, name)

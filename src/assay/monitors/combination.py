@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.errors import AssayError, InputError
+from assay.errors import InputError
 from assay.monitors.joint_fit import fit_together
 from assay.monitors.monitor import Monitor
 from assay.monitors.reservoir import Reservoir
@@ -101,19 +101,19 @@ class _Combination(Monitor):
 
     def _held_out_scores(self, traces: Iterator[Trace]) -> list[Tensor]:
         held = TraceSample(self.reference, self.seed)
-        try:
-            fit_together(self.members, self._without(held, traces))
-            reference = held.trace()
-            if not len(reference):
-                raise InputError(
-                    f"expected enough rows to hold out a share of {self.held_out}, got too few; "
-                    "fit on more data, or fit the members first and pass prefit=True"
-                )
-            return [member.score(reference) for member in self.members]
-        except AssayError:
-            for member in self.members:
-                member._forget()
-            raise
+        fit_together(self.members, self._without(held, traces))
+        reference = held.trace()
+        if not len(reference):
+            raise InputError(
+                f"expected enough rows to hold out a share of {self.held_out}, got too few; "
+                "fit on more data, or fit the members first and pass prefit=True"
+            )
+        return [member.score(reference) for member in self.members]
+
+    def _forget(self) -> None:
+        super()._forget()
+        for member in () if self.prefit else self.members:
+            member._forget()
 
     def _without(self, held: TraceSample, traces: Iterator[Trace]) -> Iterator[Trace]:
         """The rows to fit on; the others go to `held`."""

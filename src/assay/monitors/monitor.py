@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.errors import AssayError, InputError, NotFittedError
+from assay.errors import InputError, NotFittedError
 from assay.network.graph import under_tracer
-from assay.storage import storable
+from assay.storage import fingerprint_of, storable
 from assay.trace import Trace
 
 
@@ -50,8 +50,8 @@ class Monitor(ABC):
         self._forget()
         try:
             self._fit(self._begun(self._checked(iter([traces] if isinstance(traces, Trace) else traces))))
-        except AssayError:
-            self._forget()  # half a fit must not pass for one
+        except BaseException:  # also an interrupt: half a fit must not pass for one
+            self._forget()
             raise
         return self
 
@@ -74,6 +74,11 @@ class Monitor(ABC):
         """Why its score is no function of logits, features and inputs alone, as an exported graph needs;
         empty where it is."""
         return ""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of class, parameters and fitted state: new after another fit, the same after loading."""
+        return fingerprint_of(self)
 
     @property
     def nbytes(self) -> int:

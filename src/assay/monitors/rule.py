@@ -15,7 +15,8 @@ class Rule(_Unsaved):
 
     Model assertions (Kang et al. 2020), the rule-based monitors of the safety-monitor benchmark. The
     predicate gets the whole Trace and answers per row, from that row alone. It is code, so a Rule cannot be
-    saved; InputRange and AllowedClasses can. Nothing is learned in fit, where the predicate is tried once.
+    saved (InputRange and AllowedClasses can), and `name` is what kept results know it by. Nothing is learned
+    in fit, where the predicate is tried once.
     layers: those whose features the predicate reads. needs_inputs: whether it reads `trace.inputs`.
 
     >>> import torch
@@ -25,12 +26,13 @@ class Rule(_Unsaved):
     [0.0, 1.0]
     """
 
+    code = "predicate"
     instead = "a predicate is code: build it again after loading, or use InputRange or AllowedClasses"
 
     def __init__(
         self,
         predicate: Callable[[Trace], Any],
-        name: str = "rule",
+        name: str | None = None,
         layers: Sequence[str] = (),
         needs_inputs: bool = True,
     ) -> None:
@@ -53,4 +55,4 @@ class Rule(_Unsaved):
             pass
 
     def _score(self, trace: Trace) -> Tensor:
-        return one_score_per_row(self.predicate(trace), trace, f"the predicate of rule {self.name!r}")
+        return one_score_per_row(self.predicate(trace), trace, f"the predicate of rule {self.name or self!r}")

@@ -17,6 +17,12 @@ class _Unsaved(Monitor):
     instead: str
     """The end of the sentence that saving answers with."""
 
+    code: str
+    """The parameter that is the user's code."""
+
+    name: str | None
+    """What the user calls it, by which results that are kept know it."""
+
     @property
     def nbytes(self) -> int:
         return 0
@@ -27,6 +33,20 @@ class _Unsaved(Monitor):
 
     def state(self) -> NoReturn:
         raise StorageError(f"expected a monitor that a file can hold, got {self!r}; {self.instead}")
+
+    def stated(self) -> dict[str, Any]:
+        """What it is known by: its name, which the user gives since code has no hash, and its settings."""
+        if not self.name:
+            raise InputError(
+                f"expected a {type(self).__name__} with a name where results are kept, got {self!r}, whose "
+                "code nothing tells from other code; pass name=, and another one when the code changes"
+            )
+        names = [name for name in inspect.signature(type(self)).parameters if name != self.code]
+        return {name: getattr(self, name) for name in names} | {"learned": self._learned()}
+
+    def _learned(self) -> dict[str, Any]:
+        """What of the fitted state can be hashed."""
+        return {}
 
     def __repr__(self) -> str:
         names = inspect.signature(type(self)).parameters

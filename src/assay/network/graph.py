@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError, MissingExtraError
+from assay.network.taps import evaluating, modules_of
 from assay.trace import Inputs
 
 if TYPE_CHECKING:
@@ -93,9 +94,9 @@ def traced(
     except ImportError as error:
         raise MissingExtraError("onnx", "onnx") from error
     content = io.BytesIO()
-    with _exporting():
+    with _exporting(), evaluating(modules_of(module)):
         torch.onnx.export(
-            module.eval(),
+            module,
             tuple(arguments),
             content,  # type: ignore[arg-type]
             dynamo=False,  # the other exporter takes seconds for each graph, and a package more

@@ -62,11 +62,6 @@ class HuggingFaceNetwork(Network):
                 "wrap its encoder and head in a module for assay.Network"
             )
         self.decoder = _is_decoder(config)
-        token = "last" if self.decoder else "first"
-        if pool is None:
-            pool = token
-        elif isinstance(pool, Mapping):
-            pool = dict.fromkeys(_names(layers), token) | dict(pool)
         super().__init__(model, layers, pool=pool, batch_size=batch_size)
         self.tokenizer = tokenizer
         self.padding = _padding(model, tokenizer, self.decoder)
@@ -137,6 +132,12 @@ class HuggingFaceNetwork(Network):
         mask = torch.ones_like(example[_MASK]).index_fill(1, torch.tensor([example[_MASK].shape[1] - 1]), 0)
         return traced_network(self, {**example, _MASK: mask}, layers, forward=super()._forward)
 
+    def _settings(self) -> dict[str, Any]:
+        return super()._settings() | {"max_length": self.max_length}
+
+    def _pool_of(self, name: str) -> Pool:
+        return super()._pool_of(name) or ("last" if self.decoder else "first")
+
     def _run(self, inputs: Inputs) -> Any:
         if isinstance(inputs, Tensor) or not {_TOKENS, _EMBEDDINGS} <= set(inputs):
             return super()._run(inputs)
@@ -191,10 +192,6 @@ def _is_decoder(config: Any) -> bool:
     kind = type(config)
     causal = kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
     return bool(causal or getattr(config, "is_decoder", False))
-
-
-def _names(layers: str | Sequence[str]) -> tuple[str, ...]:
-    return (layers,) if isinstance(layers, str) else tuple(layers)
 
 
 def _padding(model: Any, tokenizer: Any, decoder: bool) -> int:

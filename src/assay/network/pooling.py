@@ -1,7 +1,7 @@
 """One row of numbers per input, from whatever shape a layer has."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,15 @@ def checked(pool: Pool | Mapping[str, Pool] | None) -> None:
     for choice in pool.values() if isinstance(pool, Mapping) else [pool]:
         if choice is not None and not callable(choice) and choice not in NAMES:
             raise InputError(f"expected pool to be a function or one of {list(NAMES)}, got {choice!r}")
+
+
+def named_pool(pool: Pool | Mapping[str, Pool] | None) -> Any:
+    """The choice in plain values; a function is known by its module and name."""
+    if isinstance(pool, Mapping):
+        return {layer: named_pool(choice) for layer, choice in pool.items()}
+    if pool is None or isinstance(pool, str):
+        return pool
+    return f"{getattr(pool, '__module__', '')}.{getattr(pool, '__qualname__', type(pool).__qualname__)}"
 
 
 def pooled(value: Tensor, layer: nn.Module | None, pool: Pool | None, mask: Tensor | None) -> Tensor:

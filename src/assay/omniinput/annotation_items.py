@@ -1,6 +1,5 @@
 """AnnotationItems: the inputs chosen for people to judge, and what each of them stands for."""
 
-import hashlib
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.identity import digest
 from assay.omniinput.distribution import OutputDistribution
 from assay.storage import storable
 
@@ -78,7 +78,4 @@ class AnnotationItems:
 
 def run_name(dist: OutputDistribution) -> str:
     """A digest of the bins and the kept inputs: the same for the same run only."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in (dist.edges, dist.kept.inputs.numpy(), dist.kept.outputs, dist.kept.bins):
-        digest.update(np.ascontiguousarray(part).tobytes())
-    return digest.hexdigest()
+    return digest(dist.edges, dist.kept.inputs, dist.kept.outputs, dist.kept.bins)

@@ -13,6 +13,7 @@ from assay.omniinput.importance import Importance
 from assay.omniinput.kernels.chain import Kernel
 from assay.omniinput.kernels.suffix import LanguageProblem
 from assay.omniinput.plan import Budget, Plan
+from assay.omniinput.problem import Evaluated
 from assay.omniinput.tempering import Tempering
 
 FIRST_SHARE = 0.4  # of the budget, before the effective sample size of every bin is looked at
@@ -89,6 +90,9 @@ class ImportanceThenTempering:
     def snapshot(self) -> dict[str, Any]:
         tempering = None if self.tempering is None else self.tempering.snapshot()
         return {"importance": self.importance.snapshot(), "tempering": tempering}
+
+    def evaluated(self) -> list[Evaluated]:
+        return self.importance.evaluated() + ([] if self.tempering is None else self.tempering.evaluated())
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         self.importance.restore(snapshot["importance"])

@@ -28,6 +28,7 @@ from assay.omniinput.kernels.suffix import LanguageProblem
 from assay.omniinput.language import drawn_tokens, log_normalisers
 from assay.omniinput.lookahead import Lookahead
 from assay.omniinput.plan import Budget, Plan
+from assay.omniinput.problem import Evaluated
 from assay.omniinput.record import bin_index
 from assay.omniinput.reservoir import Reservoir, keys_of
 
@@ -41,6 +42,7 @@ PILOT_SHARE = 0.1  # half of it to choose the betas, half to look ahead at those
 BATCH, RESAMPLED_BATCH = 256, 1024
 LEAST_PARTICLES = 0.5  # effective share of the sequences of one beta, under which they are resampled
 LEAST_GROUP = 16  # sequences per beta and batch; fewer are not resampled
+SOME = 32  # rows of a batch that are kept until the next
 OFTEN = 1.0  # times per sequence and beta in the pilot: above it resampling is needed
 
 
@@ -53,6 +55,13 @@ class Draw:
     log_weights: Array  # of the prefix, divided by the number of inputs
     last: torch.Tensor  # (rows, values) log-probabilities of the last token
     following: torch.Tensor | None  # (rows, length - 1, betas) ln S of what follows each token of the prefix
+
+    def some(self) -> Evaluated:
+        """Rows of all betas, completed by the first token."""
+        rows = torch.linspace(0, len(self.prefixes) - 1, min(SOME, len(self.prefixes))).long()
+        first = torch.zeros(len(rows), 1, dtype=torch.int64)
+        outputs = torch.from_numpy(self.outputs)[rows] - self.last[rows, 0].double()
+        return torch.cat([self.prefixes[rows], first], dim=1), outputs
 
 
 @dataclass
@@ -81,6 +90,7 @@ class Importance:
     resampling: bool = False
     resampled: Array = field(default_factory=lambda: np.zeros(2))  # batches of the pilot, and how often
     log_totals: Array | None = None  # ln of Z, added up over batches, per beta
+    latest: Evaluated | None = None  # of the last batch, by which a checkpoint knows its model
     _log_psi: torch.Tensor | None = None
 
     def begin(self) -> None:
@@ -110,6 +120,7 @@ class Importance:
         """One batch, which the next one learns from; the first ones, the pilot, for nothing else."""
         assert self.lookahead is not None
         draw = self._draw()
+        self.latest = draw.some()
         # A batch is unbiased whatever was learned from those before it, so learning never has to end.
         if draw.following is not None:
             self.lookahead.watch(draw.prefixes, draw.following)
@@ -350,12 +361,17 @@ class Importance:
     def snapshot(self) -> dict[str, Any]:
         """Everything the next batch depends on."""
         names = ("proposals", "edges", "pilot_sums", "blocks", "reservoir", "draws", "piloting", "share")
-        more = ("lookahead", "resampling", "resampled", "log_totals")
+        more = ("lookahead", "resampling", "resampled", "log_totals", "latest")
         return {name: getattr(self, name) for name in (*names, *more)} | {
             "generator": self.generator.get_state(),
             "evaluations": self.problem.evaluations,
             "model_seconds": self.problem.seconds,
         }
+
+    def evaluated(self) -> list[Evaluated]:
+        """Some inputs of the last batch, and those kept of every bin once there are bins."""
+        latest = [] if self.latest is None else [self.latest]
+        return latest if self.reservoir is None else [*latest, self.reservoir.evaluated()]
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Take up a snapshot; the next batch is the one the other run would have drawn."""

@@ -19,7 +19,7 @@ from assay.omniinput.estimate import Estimate, LadderSolver, estimate
 from assay.omniinput.exchange import RoundTrips
 from assay.omniinput.kernels.chain import Kernel, State
 from assay.omniinput.plan import Budget, Plan
-from assay.omniinput.problem import Problem
+from assay.omniinput.problem import Evaluated, Problem
 from assay.omniinput.record import Record
 from assay.omniinput.reweighting import summed_by
 from assay.omniinput.tempering import Tempering
@@ -205,6 +205,13 @@ class Multicanonical:
             own["target"] = [self.target.knots, self.target.log_g]
             own["state"] = [self.state.sites, self.state.outputs, self.state.extras]
         return own
+
+    def evaluated(self) -> list[Evaluated]:
+        """Where chains and walkers are, and the inputs kept of every bin."""
+        if self.state is None or self.record is None:
+            return self.pilot.evaluated()
+        walkers = (self.state.sites, self.state.outputs)
+        return [*self.pilot.evaluated(), walkers, self.record.reservoir.evaluated()]
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Take up a snapshot; the next chunk is the one the other run would have done."""

@@ -88,6 +88,10 @@ class Reservoir:
         self.sites = all_sites[torch.from_numpy(stays)]
         self.outputs, self.log_weights, self.keys, self.index = (column[stays] for column in columns)
 
+    def evaluated(self) -> tuple[Tensor, Tensor]:
+        """The kept inputs and their outputs."""
+        return self.sites, torch.from_numpy(self.outputs)
+
     def standing_weights(self) -> Array:
         """Log Horvitz-Thompson weights: w / (1 - exp(-w e^-t)) with t the largest key turned away."""
         with np.errstate(over="ignore"):

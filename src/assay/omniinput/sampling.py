@@ -22,6 +22,7 @@ from assay.omniinput.kernels import kernels_of
 from assay.omniinput.kernels.chain import Kernel
 from assay.omniinput.kernels.suffix import LanguageProblem, Suffix
 from assay.omniinput.language import CausalLM
+from assay.omniinput.model_identity import model_identity
 from assay.omniinput.multicanonical import Multicanonical
 from assay.omniinput.plan import DEFAULT_BINS, Budget, Plan
 from assay.omniinput.pooling import pooled
@@ -76,10 +77,11 @@ def sample_outputs(
     so that swaps are refused however near these are. Bins and result are those of the output.
 
     With `checkpoint`, the run is written there every `checkpoint_every` seconds and taken up from there if
-    the file exists; the result is the one an uninterrupted run gives. If sampling must stop (NaN, too small a
-    budget), the error's `partial` holds the distribution so far. The paper samples by tempering with
-    single-site moves and reweights on the reported bins, which is biased; docs/papers/omniinput.md has the
-    differences. Time is that of the model plus little: replicas of all ensembles share each model call.
+    the file exists; the result is the one an uninterrupted run gives. A run of another model is refused. If
+    sampling must stop (NaN, too small a budget), the error's `partial` holds the distribution so far. The
+    paper samples by tempering with single-site moves and reweights on the reported bins, which is biased;
+    docs/papers/omniinput.md has the differences. Time is that of the model plus little: replicas of all
+    ensembles share each model call.
 
     With ladders > 1, as many independent runs share the budget, each with seeds of its own, and are joined by
     the precision of each in each bin; they need bins. `engine` says where they run: "here", one after the
@@ -109,10 +111,11 @@ def sample_outputs(
         swap_every=_at_least(1, "swap_every", swap_every),
         keep=_at_least(1, "keep", keep),
     )
-    kernels = _kernels(lm, kernel)
+    kernels = _kernels(lm, sampler, kernel)
     function, soft = (output_fn, relaxed) if squashing is None else _squashed(squashing, output_fn, relaxed)
     run = _run(sampler, lm, function, where, kernels, soft, plan, _budget(budget, seconds))
-    keeper = Keeper(checkpoint, where, f"{sampler} {kernels}", checkpoint_every)
+    model = None if checkpoint is None else model_identity(output_fn, relaxed)
+    keeper = Keeper(checkpoint, where, f"{sampler} {kernels}", model, checkpoint_every)
     try:
         dist = _finished(run, keeper)
     except SamplingError as error:
@@ -295,9 +298,9 @@ def _budget(evaluations: int | None, seconds: float | None) -> Budget:
     return Budget(None if evaluations is None else int(evaluations), seconds)
 
 
-def _kernels(lm: CausalLM | None, choice: Any) -> list[Kernel]:
-    if lm is not None and choice == "auto":
-        return [Suffix()]
+def _kernels(lm: CausalLM | None, sampler: str, choice: Any) -> list[Kernel]:
+    if lm is not None and sampler != "multicanonical" and choice == "auto":
+        return [Suffix()]  # which needs the likelihoods of single tokens; a flat histogram sees outputs alone
     return kernels_of(choice)
 
 

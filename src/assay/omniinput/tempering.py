@@ -12,7 +12,7 @@ from assay.omniinput.exchange import RoundTrips, Rows, swap_rejections, swapped
 from assay.omniinput.kernels.chain import Info, Kernel, Learner, State, Tempered, evaluations_per_row, init
 from assay.omniinput.ladder import Reach, Visit, first_ladder, grew, next_ladder
 from assay.omniinput.plan import Budget, Plan
-from assay.omniinput.problem import Problem, SamplingError
+from assay.omniinput.problem import Evaluated, Problem, SamplingError
 from assay.omniinput.record import Record, fine_edges
 from assay.omniinput.turns import Turns
 
@@ -277,6 +277,12 @@ class Tempering:
             "evaluations": self.problem.evaluations,
             "model_seconds": self.problem.seconds,
         }
+
+    def evaluated(self) -> list[Evaluated]:
+        """Where the chains are, and the inputs kept of every bin."""
+        assert self.state is not None
+        assert self.record is not None
+        return [(self.state.sites, self.state.outputs), self.record.reservoir.evaluated()]
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Take up a snapshot; the next chunk is the one the other run would have done."""

@@ -1,8 +1,6 @@
 """Histogram: how often each watched neuron's value fell into each bin. Counts, and nothing else."""
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +12,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.identity import digest
 from assay.reshaping.bins import Bins
 from assay.reshaping.patterns import Integers
 from assay.reshaping.privacy import Privacy, private_counts
@@ -88,7 +87,7 @@ class Histogram:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the bins and the network they belong to."""
-        return hashlib.blake2b(json.dumps(dataclasses.asdict(self.bins)).encode(), digest_size=16).hexdigest()
+        return digest(dataclasses.asdict(self.bins))
 
     def __add__(self, other: "Histogram") -> "Histogram":
         if not isinstance(other, Histogram):

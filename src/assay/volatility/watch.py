@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from assay.errors import InputError, NotFittedError
+from assay.identity import digest
 from assay.storage import storable
 from assay.volatility.certainty import FEWEST, margin, margins
 from assay.volatility.evidence import Evidence
@@ -112,10 +113,9 @@ class VolatilityWatch:
         """
         rows = taken(reference)
         found = Reference.of(rows, self.window, block=self.block, resamples=resamples, seed=seed)
-        self.classes_ = rows.shape[1]
-        self.evidence_ = Evidence(found, self.false_alarm_rate)
-        self.reset()
-        return self
+        evidence = Evidence(found, self.false_alarm_rate)
+        self.classes_, self.evidence_ = rows.shape[1], evidence
+        return self.reset()
 
     def reset(self) -> Self:
         """Forget the stream, keep the reference: for a new stream, or after an alarm was dealt with."""
@@ -130,6 +130,12 @@ class VolatilityWatch:
     @property
     def reference(self) -> Reference:
         return self._fitted().reference
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of settings and clean reference; what the stream did does not change it."""
+        settings = (self.window, self.false_alarm_rate, self.block, self.classes_)
+        return digest(settings, self.reference.margins)
 
     def update(self, probabilities: Any) -> VolatilityState:
         """Take one or many rows, in order, as an array, a tensor or a Trace.

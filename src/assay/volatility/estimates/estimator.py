@@ -1,6 +1,5 @@
 """One call, one table: the accuracy in operation by every method there is."""
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -8,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from assay.errors import InputError
-from assay.storage import storable
+from assay.storage import fingerprint_of, storable
 from assay.trace import Trace
 from assay.volatility.certainty import FEWEST
 from assay.volatility.estimates.agreement import Agreement
@@ -132,12 +131,7 @@ class AccuracyEstimator:
     @property
     def fingerprint(self) -> str:
         """A hash of all that was fitted."""
-        digest = hashlib.blake2b(digest_size=16)
-        for method in self.methods:
-            digest.update(method.name.encode())
-            for value in vars(method).values():
-                digest.update(np.asarray(value, dtype=float).tobytes())
-        return digest.hexdigest()
+        return fingerprint_of(self)
 
     def _counted(self, predictions: Predictions) -> PredictionCounts:
         if (found := predictions.probabilities.shape[1]) != self.classes:
