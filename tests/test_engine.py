@@ -79,7 +79,7 @@ def test_bad_input_is_said(monkeypatch):
         assay.sample_outputs(total, assay.InputSpace((6,), 2), bins=np.arange(8) - 0.5, engine="processes")
     with pytest.raises(InputError, match="expected edges of bins for 2"):
         assay.sample_outputs(total, assay.InputSpace((6,), 2), bins=7, ladders=2)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'assay\[ray\]'"):
         checked_engine("ray")
 

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from assay.benchmark.scenario import Scenario, digest
-from assay.errors import MissingExtraError, StorageError
+from assay.errors import StorageError
+from assay.extras import expect_installed
 from assay.guard import Guard
 from assay.storage import made_folder, write_text_whole, write_whole
 
@@ -28,15 +29,12 @@ class Cells:
         readouts: str | os.PathLike[str] | None,
         settings: Mapping[str, Any],
     ) -> None:
+        if readouts is not None:
+            expect_installed("pyarrow")
         self.checkpoint = None if checkpoint is None else made_folder(checkpoint)
         self.readouts = None if readouts is None else made_folder(readouts)
         self.settings = json.dumps(settings, sort_keys=True)
         self._guards: dict[str, str] = {}
-        if self.readouts is not None:
-            try:
-                import pyarrow  # type: ignore[import-untyped]  # noqa: F401
-            except ImportError as error:
-                raise MissingExtraError("pyarrow", "benchmark") from error
 
     def read(self, name: str, guard: Guard, scenario: Scenario) -> dict[str, Any] | None:
         """The row of a finished cell; None where there is none, or where its readouts are missing."""

@@ -7,7 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from assay.errors import InputError, MissingExtraError
+from assay.errors import InputError
+from assay.extras import expect_installed
 from assay.network.taps import PENULTIMATE
 
 _LINEAR = ("Gemm", "MatMul")
@@ -135,11 +136,10 @@ class OnnxGraph:
 
 
 def _loaded(path: Path) -> Any:
-    try:
-        import onnx
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise MissingExtraError("onnx", "onnx") from error
+    expect_installed("onnx", "onnxruntime")  # whoever reads a graph runs it
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
     if not path.is_file():
         raise InputError(f"{path}: expected an ONNX file, found none; check the path")
     try:
