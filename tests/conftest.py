@@ -1,6 +1,7 @@
 """What tests of several rooms share."""
 
 import shutil
+import time
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,6 +14,19 @@ settings.load_profile("assay")
 
 PATIENCE = 300.0
 """Seconds after which something that a test waits for has hung, however busy the machine is."""
+
+
+@pytest.fixture
+def eventually():
+    """Waits until a condition holds; a test never waits for a time."""
+
+    def wait(condition):
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, f"waited {PATIENCE:g} s for what never came"
+            time.sleep(0.01)
+
+    return wait
 
 
 @pytest.fixture(scope="module")
