@@ -79,7 +79,7 @@ def test_bad_input_is_said(monkeypatch):
         assay.sample_outputs(total, assay.InputSpace((6,), 2), bins=np.arange(8) - 0.5, engine="processes")
     with pytest.raises(InputError, match="expected edges of bins for 2"):
         assay.sample_outputs(total, assay.InputSpace((6,), 2), bins=7, ladders=2)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'assay\[ray\]'"):
         checked_engine("ray")
 
@@ -186,7 +186,7 @@ seen = [next(results), next(results)]
 cluster.remove_node(second, allow_graceful=False)  # with jobs on it
 seen += list(results)
 answers = test_engine.everything("ray")
-deadline = time.monotonic() + 90  # a node that was killed is missed after some silent seconds
+deadline = time.monotonic() + 300  # a node that was killed is missed after some silent seconds
 while (alive := sum(node["Alive"] for node in ray.nodes())) > 1 and time.monotonic() < deadline:
     time.sleep(0.5)
 print(json.dumps([[job for job, _ in seen], alive, answers]))
@@ -209,7 +209,7 @@ def test_a_ray_cluster_that_loses_a_node_gives_the_same_results(here, tmp_path):
     script = tmp_path / "cluster.py"
     script.write_text(RAY)
     done = subprocess.run(
-        [sys.executable, str(script), folder], env=environment, capture_output=True, text=True, timeout=500
+        [sys.executable, str(script), folder], env=environment, capture_output=True, text=True, timeout=1200
     )
     assert done.returncode == 0, done.stderr[-3000:]
     order, alive, results = json.loads(done.stdout.splitlines()[-1])

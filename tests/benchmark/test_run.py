@@ -225,9 +225,38 @@ def test_ranks_agree_with_the_textbook_and_scipy(tmp_path):
     assert found.best == "a"
     far = np.abs(ranks[0] - ranks) > found.critical_difference
     assert found.rivals == [name for name, out in zip("abcd", far, strict=True) if not out and name != "a"]
-    assert found.plot().axes[0].get_title()
+    # What scikit-posthocs 0.17.1 gave for these values (posthoc_nemenyi_friedman).
+    assert found.pairs[list("abcd")].to_numpy() == pytest.approx(
+        np.array(
+            [
+                [1.0, 0.05989401, 0.03497675, 0.02628299],
+                [0.05989401, 1.0, 0.99716932, 0.99062298],
+                [0.03497675, 0.99716932, 1.0, 0.99964217],
+                [0.02628299, 0.99062298, 0.99964217, 1.0],
+            ]
+        ),
+        abs=1e-8,
+    )
     assay.save(found, tmp_path / "ranking")
     assert assay.load(tmp_path / "ranking").rivals == found.rivals
+
+
+def test_the_diagram_names_every_guard_and_joins_those_that_cannot_be_told_apart():
+    generator = np.random.default_rng(0)
+    found = ranking(
+        table_of(generator.normal(size=(30, 4)) + np.array([1.5, 0.5, 0.5, 0])), "specific_mcc", 0.05
+    )
+    assert found.alike == [["a", "b"], ["b", "c", "d"]]  # a differs from c and d: see the p-values above
+    (axes,) = found.plot().axes
+    assert axes.get_title().startswith("Average rank by specific mcc over 30 scenarios")
+    assert sorted(text.get_text().strip() for text in axes.texts) == sorted(
+        [f"{name} ({found.ranks[name]:.2f})" for name in "ab"]
+        + [f"({found.ranks[name]:.2f}) {name}" for name in "cd"]
+    )
+    bars = [line.get_xdata().tolist() for line in axes.lines if line.get_linewidth() == 2]
+    assert bars == [[found.ranks["a"], found.ranks["b"]], [found.ranks["b"], found.ranks["d"]]]
+    # Where the guards as a whole do not differ, no pair does, whatever its own test says.
+    assert dataclasses.replace(found, p_value=0.2).alike == [["a", "b", "c", "d"]]
 
 
 def test_ties_share_ranks_and_equal_guards_do_not_differ():
@@ -235,9 +264,17 @@ def test_ties_share_ranks_and_equal_guards_do_not_differ():
     assert list(found.ranks.values()) == [2.0, 2.0, 2.0]
     assert found.p_value == 1.0
     assert len(found.rivals) == 2
+    # Some ties; what scikit-posthocs 0.17.1 gave for these values.
+    tied = ranking(
+        table_of([[1, 1, 2, 0], [0.5] * 4, [3, 2, 2, 1], [0.1, 0.4, 0.4, 0.2], [2, 1, 0, 0]]),
+        "specific_mcc",
+        0.05,
+    )
+    assert tied.pairs["d"].to_numpy() == pytest.approx([0.45593277] * 3 + [1], abs=1e-8)
+    assert tied.pairs["a"].to_numpy() == pytest.approx([1, 1, 1, 0.45593277], abs=1e-8)
     two = ranking(table_of([[0.1 * row + 0.5, 0.1 * row] for row in range(10)]), "specific_mcc", 0.05)
     assert two.p_value < 0.05
-    assert two.rivals == []
+    assert two.rivals == two.alike == []
     with pytest.raises(InputError, match="at least two guards and two scenarios"):
         ranking(table_of([[1.0]]), "specific_mcc", 0.05)
 

@@ -25,7 +25,7 @@ def random_trace(seed, rows, width, classes=3):
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1000), st.sampled_from([1, 7, 8, 63, 64, 65, 130]))
 def test_distances_equal_the_plain_comparison_for_any_width(seed, width):
     known, asked = random_trace(seed, 40, width), random_trace(seed + 1, 25, width)

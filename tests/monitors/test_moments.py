@@ -29,7 +29,7 @@ def by_hand(features, labels, classes):
     return np.array(means), np.array(scatters), np.array(fourths)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     rows=st.integers(1, 60),
     size=st.integers(1, 5),

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +97,7 @@ def assert_identical(one, other):
     assert one.reasons == other.reasons
 
 
-def test_a_process_killed_by_the_system_leaves_a_checkpoint_that_resumes(tmp_path):
+def test_a_process_killed_by_the_system_leaves_a_checkpoint_that_resumes(tmp_path, eventually):
     path, source = tmp_path / "run.safetensors", Path(assay.__file__).parents[1]
     script = textwrap.dedent(f"""
         import numpy as np, assay
@@ -108,8 +107,7 @@ def test_a_process_killed_by_the_system_leaves_a_checkpoint_that_resumes(tmp_pat
     environment = os.environ | {"PYTHONPATH": str(source)}
     process = subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=subprocess.DEVNULL)
     try:
-        while not path.exists() and process.poll() is None:
-            time.sleep(0.01)
+        eventually(lambda: path.exists() or process.poll() is not None)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -172,7 +172,7 @@ def test_the_area_is_that_of_straight_lines_over_log_recall(dist):
     assert assay.precision_recall(dist, lambda inputs: torch.zeros(len(inputs))).aupr == 0.0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.floats(-60, 0), st.floats(0, 1)), min_size=1, max_size=12))
 def test_curves_keep_the_laws_of_precision_and_recall(bins):
     log_density, r = np.array(bins).T

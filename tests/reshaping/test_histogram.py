@@ -27,7 +27,7 @@ def bin_by_definition(x, c, delta, last):
     return next(j for j in range(1, last + 1) if c + j * delta < x <= c + (j + 1) * delta)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     c=st.floats(-5, 5),
     delta=st.floats(0.01, 3),
@@ -62,7 +62,7 @@ def test_counts_and_total():
     assert histogram.counts.sum(axis=1).tolist() == [3, 3]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_merging_in_any_order_equals_counting_at_once(data):
     values = data.draw(

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from assay.benchmark.scenario import Scenario
-from assay.errors import InputError, MissingExtraError, StorageError
+from assay.errors import InputError, StorageError
+from assay.extras import expect_installed
 from assay.guard import Guard
 from assay.identity import digest
 from assay.storage import made_folder, write_text_whole, write_whole
@@ -29,16 +30,13 @@ class Cells:
         readouts: str | os.PathLike[str] | None,
         settings: Mapping[str, Any],
     ) -> None:
+        if readouts is not None:
+            expect_installed("pyarrow")
         self.checkpoint = None if checkpoint is None else made_folder(checkpoint)
         self.readouts = None if readouts is None else made_folder(readouts)
         self.settings = json.dumps(settings, sort_keys=True)
         wanted = self.checkpoint is not None or self.readouts is not None
         self.guards = {name: guard.fingerprint for name, guard in guards.items()} if wanted else {}
-        if self.readouts is not None:
-            try:
-                import pyarrow  # type: ignore[import-untyped]  # noqa: F401
-            except ImportError as error:
-                raise MissingExtraError("pyarrow", "benchmark") from error
 
     def read(self, name: str, scenario: Scenario) -> dict[str, Any] | None:
         """The row of a finished cell; None where there is none, or where its readouts are missing."""

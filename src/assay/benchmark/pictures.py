@@ -1,10 +1,12 @@
 """The benchmark in pictures; colours readable by the colour-blind."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -53,3 +55,36 @@ def cost_picture(facts: pd.DataFrame) -> "Figure":
         axes.grid(axis="x", alpha=0.3)
         axes.set_axisbelow(True)
     return figure
+
+
+def rank_picture(ranks: Mapping[str, float], alike: Sequence[Sequence[str]], title: str) -> "Figure":
+    """Average ranks on one axis (Demsar 2006): the better half named on the left, the others on the right.
+
+    A bar joins the guards of each group of `alike`.
+    """
+    from matplotlib.figure import Figure
+
+    order = sorted(ranks, key=lambda name: ranks[name])
+    best, worst = ranks[order[0]], ranks[order[-1]]
+    figure = Figure(figsize=(8, 1.4 + 0.16 * len(ranks)), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(title, fontsize=9)
+    axes.yaxis.set_visible(False)
+    axes.spines[["left", "right", "bottom"]].set_visible(False)
+    axes.spines["top"].set_position("zero")
+    axes.xaxis.set_ticks_position("top")
+    for level, group in enumerate(alike, start=1):
+        axes.plot([ranks[group[0]], ranks[group[-1]]], [-level, -level], color="black", linewidth=2, zorder=3)
+    half = (len(order) + 1) // 2
+    for place, name in enumerate(order[:half]):
+        _name_rank(axes, ranks[name], best, -len(alike) - 1 - place, f"{name} ({ranks[name]:.2f}) ", "right")
+    for place, name in enumerate(reversed(order[half:])):
+        _name_rank(axes, ranks[name], worst, -len(alike) - 1 - place, f" ({ranks[name]:.2f}) {name}", "left")
+    return figure
+
+
+def _name_rank(axes: "Axes", rank: float, edge: float, height: float, words: str, side: str) -> None:
+    """A point on the axis, and a line from it down and out to its name."""
+    axes.plot([edge, rank, rank], [height, height, 0], color="#333333", linewidth=1)
+    axes.scatter(rank, 0, color="#333333", zorder=3)
+    axes.text(edge, height, words, ha=side, va="center", color="#333333")

@@ -13,6 +13,7 @@ from assay.cli.annotate import annotate
 from assay.cli.benchmark import benchmark
 from assay.cli.check import check
 from assay.cli.demo import demo
+from assay.cli.extras import expect_extras
 from assay.cli.merge import merge
 from assay.cli.mira import mira
 from assay.cli.observe import observe
@@ -53,11 +54,12 @@ COMMANDS = (
 )
 
 
-def _with_places_checked(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, refusing before any work a place that nothing can be written to."""
+def _checked_first(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, refusing before any work a missing extra, or a place that nothing can be written to."""
 
     @functools.wraps(command)
     def checked(**given: Any) -> None:
+        expect_extras(command.__name__, given)
         for name in PLACES - ({"output"} if command is check else set()):  # a check makes its own folder
             if isinstance(given.get(name), Path):
                 _expect_folder(given[name])
@@ -76,7 +78,7 @@ def _expect_folder(path: Path) -> None:
 
 
 for command in COMMANDS:
-    app.command()(_with_places_checked(command))
+    app.command()(_checked_first(command))
 
 
 @app.callback(invoke_without_command=True)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError
+from assay.extras import expect_installed
 from assay.network import length, rows, zeros_of
 from assay.network.graph import NEWEST, OPSET, NetworkGraph, traced
 from assay.storage import write_whole
@@ -40,6 +41,7 @@ def write_graph(
     """Write `guard` to `path` as ONNX, whole or not at all, after comparing both on a few rows."""
     from assay.guard.onnx import OnnxGuard
 
+    expect_installed("onnx", "onnxruntime")
     _check(guard)
     inputs = _example(guard, example)
     network = guard.network.graph(_repeated(inputs, 2), _layers(guard, features))

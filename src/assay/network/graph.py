@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from assay.errors import InputError, MissingExtraError
+from assay.errors import InputError
 from assay.network.taps import evaluating, modules_of
 from assay.trace import Inputs
 
@@ -89,10 +89,8 @@ def traced(
     opset: int = OPSET,
 ) -> Any:
     """The module as an ONNX model whose first axes are free."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingExtraError("onnx", "onnx") from error
+    import onnx
+
     content = io.BytesIO()
     with _exporting(), evaluating(modules_of(module)):
         torch.onnx.export(

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from assay.errors import InputError, MissingExtraError
+from assay.errors import InputError
+from assay.extras import expect_installed
 from assay.network.batches import encoded
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.network import Network
@@ -50,6 +51,7 @@ class HuggingFaceNetwork(Network):
         pool: Pool | Mapping[str, Pool] | None = None,
         batch_size: int = 32,
     ) -> None:
+        expect_installed("transformers")
         config = getattr(model, "config", None)
         if config is None or not hasattr(model, "get_input_embeddings"):
             raise InputError(
@@ -185,10 +187,8 @@ def _is_texts(data: Any) -> bool:
 
 
 def _is_decoder(config: Any) -> bool:
-    try:
-        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
-    except ImportError as error:
-        raise MissingExtraError("transformers", "hf") from error
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
+
     kind = type(config)
     causal = kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
     return bool(causal or getattr(config, "is_decoder", False))

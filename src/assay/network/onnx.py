@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from assay.errors import InputError, MissingExtraError
+from assay.errors import InputError
 from assay.network.graph import NetworkGraph
 from assay.network.inputs import length
 from assay.network.network import Network
@@ -184,11 +184,9 @@ def _piece(feeds: Feeds, start: int, size: int) -> Feeds:
 
 def _session(graph: OnnxGraph, names: Sequence[str]) -> tuple[Any, tuple[type[Exception], ...]]:
     """An open session, and the errors that it may raise: they have no parent in common but Exception."""
-    try:
-        import onnxruntime
-        from onnxruntime.capi import onnxruntime_pybind11_state as state
-    except ImportError as error:
-        raise MissingExtraError("onnxruntime", "onnx") from error
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
     errors = (
         state.Fail,
         state.InvalidArgument,

@@ -6,7 +6,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from assay.errors import InputError, MissingExtraError
+from assay.errors import InputError
+from assay.extras import expect_installed
 from assay.identity import digest, file_hash
 from assay.network.taps import PENULTIMATE
 
@@ -130,11 +131,10 @@ class OnnxGraph:
 
 
 def _loaded(path: Path) -> Any:
-    try:
-        import onnx
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise MissingExtraError("onnx", "onnx") from error
+    expect_installed("onnx", "onnxruntime")  # whoever reads a graph runs it
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
     if not path.is_file():
         raise InputError(f"{path}: expected an ONNX file, found none; check the path")
     try:

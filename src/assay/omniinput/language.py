@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.errors import InputError, MissingExtraError
+from assay.errors import InputError
+from assay.extras import expect_installed
 from assay.omniinput.problem import SamplingError
 from assay.omniinput.space import InputSpace
 
@@ -62,10 +63,9 @@ class CausalLM:
     def from_huggingface(cls, model: Any, length: int, *, start: int | None = None) -> "CausalLM":
         """A transformers causal language model, or the name or folder of one, with its key-value cache."""
         if isinstance(model, str):
-            try:
-                from transformers import AutoModelForCausalLM
-            except ImportError as error:
-                raise MissingExtraError("transformers", "hf") from error
+            expect_installed("transformers")
+            from transformers import AutoModelForCausalLM
+
             model = AutoModelForCausalLM.from_pretrained(model)
         if not hasattr(getattr(model, "config", None), "vocab_size"):
             raise InputError(

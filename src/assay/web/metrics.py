@@ -4,14 +4,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from assay.errors import MissingExtraError
-from assay.operation import Answer, Watch
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from prometheus_client.core import GaugeMetricFamily
 
-try:
-    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
-    from prometheus_client.core import GaugeMetricFamily
-except ImportError as error:
-    raise MissingExtraError("prometheus-client", "web") from error
+from assay.operation import Answer, Watch
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
