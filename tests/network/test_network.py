@@ -109,9 +109,10 @@ def test_the_module_is_left_as_it_was_also_after_an_error(module, inputs):
     statistics = module.norm.running_mean.clone()
     network = assay.Network(module, layers=("conv", "penultimate"))
     network.observe(inputs)
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises(InputError, match=r"Classifier takes, got torch.float32 \(2, 5, 6, 6\)") as caught:
         network.observe(torch.rand(2, 5, 6, 6))
-    assert "Classifier on torch.float32 (2, 5, 6, 6)" in caught.value.__notes__[0]
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert "\n" not in str(caught.value)
     assert [part.training for part in module.modules()] == modes
     assert torch.equal(module.norm.running_mean, statistics)
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
