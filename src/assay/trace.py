@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.labels import class_numbers
 from assay.storage import storable
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
@@ -40,6 +41,8 @@ class Trace:
                 "give one row of class scores per input"
             )
         object.__setattr__(self, "features", MappingProxyType(dict(self.features)))
+        if self.labels is not None:
+            object.__setattr__(self, "labels", class_numbers(self.labels))
         for name, rows in self._parts():
             if len(rows) != len(self):
                 raise InputError(
