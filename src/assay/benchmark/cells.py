@@ -11,7 +11,7 @@ import pandas as pd
 from assay.benchmark.scenario import Scenario, digest
 from assay.errors import MissingExtraError, StorageError
 from assay.guard import Guard
-from assay.storage import made_folder, write_text_whole, write_whole
+from assay.storage import expect_writable, made_folder, write_text_whole, write_whole
 
 
 class Cells:
@@ -28,8 +28,11 @@ class Cells:
         readouts: str | os.PathLike[str] | None,
         settings: Mapping[str, Any],
     ) -> None:
-        self.checkpoint = None if checkpoint is None else made_folder(checkpoint)
-        self.readouts = None if readouts is None else made_folder(readouts)
+        self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        self.readouts = None if readouts is None else Path(readouts)
+        for folder in (self.checkpoint, self.readouts):
+            if folder is not None:
+                expect_writable(folder, folder=True)
         self.settings = json.dumps(settings, sort_keys=True)
         self._guards: dict[str, str] = {}
         if self.readouts is not None:
@@ -61,9 +64,10 @@ class Cells:
         if self.readouts is not None:
             readout.insert(0, "scenario", scenario.name)
             readout.insert(0, "guard", name)
+            made_folder(self.readouts)
             write_whole(self._parquet(key), lambda temporary: readout.to_parquet(temporary, index=False))
         if self.checkpoint is not None:
-            write_text_whole(self.checkpoint / f"{key}.json", json.dumps(row))
+            write_text_whole(made_folder(self.checkpoint) / f"{key}.json", json.dumps(row))
 
     def _key(self, name: str, guard: Guard, scenario: Scenario) -> str:
         if name not in self._guards:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.options import ForMachines, Report, Seed
+from assay.cli.places import Written
 from assay.cli.status import UNDECIDED
 from assay.errors import InputError
 
@@ -56,12 +57,14 @@ Kernels = Annotated[list[str] | None, typer.Option(help="A kind of move; may be 
 Ladders = Annotated[int, typer.Option(help="Independent runs that share the budget.")]
 Engine = Annotated[str, typer.Option(help="Where ladders run: here, processes or ray.")]
 Kept = Annotated[
-    Path | None, typer.Option(help="Where the run is kept; an interrupted one goes on from there.")
+    Path | None,
+    typer.Option(help="Where the run is kept; an interrupted one goes on from there."),
+    Written(kept=True),
 ]
 Download = Annotated[
     bool, typer.Option("--allow-download", help="Let a language model be fetched from the Hugging Face hub.")
 ]
-Output = Annotated[Path, typer.Option(help="Where the distribution goes.")]
+Output = Annotated[Path, typer.Option(help="Where the distribution goes."), Written()]
 
 
 def sample(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import ForMachines, Report
+from assay.cli.options import ForMachines, Report, not_negative
+from assay.cli.places import Written, write_picture
 from assay.cli.status import ALARM, FINE, UNDECIDED
 from assay.errors import InputError
 
@@ -25,7 +26,9 @@ def volatility(
         str | None, typer.Option(help="Clean probabilities, in the same formats, to compare with.")
     ] = None,
     watch: Annotated[
-        Path | None, typer.Option(help="Go on with the watch saved here, if there is one; save it after.")
+        Path | None,
+        typer.Option(help="Go on with the watch saved here, if there is one; save it after."),
+        Written(kept=True),
     ] = None,
     window: Annotated[int | None, typer.Option(help="Predictions per window. [default: 1000]")] = None,
     false_alarm_rate: Annotated[
@@ -35,10 +38,15 @@ def volatility(
         int | None,
         typer.Option(help="After how many rows of the stream neighbours are no longer alike. [default: 1]"),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Where the plot goes (png, svg or pdf).")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Where the plot goes (png, svg or pdf)."), Written(picture=True)
+    ] = None,
     report: Report = None,
     stop: Annotated[bool, typer.Option("--stop", help="Stop at the first alarm.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Seed of the reference windows. [default: 0]")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Seed of the reference windows. [default: 0]", callback=not_negative),
+    ] = None,
     as_json: ForMachines = False,
 ) -> None:
     """Watch predictions for a change in certainty, without labels.
@@ -74,11 +82,11 @@ def volatility(
     if watch:
         assay.save(watched, watch)
     status = ALARM if alarms else FINE if state.full else UNDECIDED
-    _report(watched, state, status, as_json)
     if plot:
-        watched.plot().savefig(plot)
+        write_picture(watched.plot(), plot)
     if report:
         assay.write_report([watched], report)
+    _report(watched, state, status, as_json)
     raise typer.Exit(status)
 
 
