@@ -12,6 +12,7 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.labels import class_numbers
 from assay.storage import storable
+from assay.table import tabled
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
 """What a network takes: one tensor, or a dict of tensors; rows are inputs in either case."""
@@ -129,6 +130,7 @@ class Trace:
             )
         return self.features[name]
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per input: prediction, confidence and, where labels are known, label and correct."""
         frame: dict[str, Any] = {

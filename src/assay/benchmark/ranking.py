@@ -9,6 +9,7 @@ from scipy import stats
 
 from assay.errors import InputError, MissingExtraError
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,6 +46,7 @@ class Ranking:
         names = [name for name, p in zip(self.pairs["guard"], against, strict=True) if p >= self.alpha]
         return [name for name in names if name != self.best]
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         frame = pd.DataFrame({"guard": list(self.ranks), "average_rank": list(self.ranks.values())})
         return frame.sort_values("average_rank", ignore_index=True)

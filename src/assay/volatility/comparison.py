@@ -9,6 +9,7 @@ from scipy.stats import ttest_ind
 
 from assay.errors import InputError, UndecidedError
 from assay.storage import storable
+from assay.table import tabled
 from assay.volatility.certainty import FEWEST, Doubles, central_mean, margins
 from assay.volatility.evidence import LESS, MORE
 from assay.volatility.probabilities import checked
@@ -51,6 +52,7 @@ class VolatilityComparison:
             "VolatilityWatch."
         )
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per window: stream and log_vc."""
         names = ["reference"] * len(self.reference) + ["suspect"] * len(self.suspect)

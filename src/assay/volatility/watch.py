@@ -11,6 +11,7 @@ import pandas as pd
 
 from assay.errors import InputError, NotFittedError
 from assay.storage import storable
+from assay.table import tabled
 from assay.volatility.certainty import FEWEST, margin, margins
 from assay.volatility.evidence import LESS, MORE, Evidence
 from assay.volatility.probabilities import bad_rows, checked, taken
@@ -81,6 +82,7 @@ class VolatilityState:
         verdict = f"Alarm: {'; '.join(self.alarms)}." if self.alarms else "No alarm."
         return f"{found}; evidence of a change: {self.evidence:.3g}. {verdict}"
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return pd.DataFrame([values | {"alarm": self.alarm, "alarms": "; ".join(self.alarms)}])
@@ -171,6 +173,7 @@ class VolatilityWatch:
     def state_now(self) -> VolatilityState:
         return self._state(0)
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per full window, the last 1,000: the row it ends with, its mean certainty and on which side
         of the reference's that lies, log VC, p-value and log evidence."""
