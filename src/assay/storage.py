@@ -11,7 +11,8 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -97,8 +98,39 @@ def load(path: str | os.PathLike[str], *, network: object | None = None, kind: s
         ) from error
 
 
+def expect_writable(path: str | os.PathLike[str], *, folder: bool = False) -> None:
+    """An error unless a file, or a folder, can be written at `path`; nothing is made."""
+    target = Path(path)
+    try:
+        place = _nearest(target) if folder else target.absolute().parent
+        if target.is_dir() and not folder:
+            problem = "it is a folder; choose the name of a file"
+        elif target.exists() and not folder and not target.is_file():
+            problem = "it is no ordinary file; choose another"  # a device would be replaced by a file
+        elif not place.is_dir():
+            problem = (
+                f"{place} is a file; choose another folder"
+                if folder
+                else "no such folder; choose a folder that exists and is writable"
+            )
+        elif not os.access(place, os.W_OK | os.X_OK):
+            problem = f"{place} is not writable; choose a folder that is"
+        else:
+            return
+    except OSError as error:
+        problem = f"{error.strerror}; choose another name"
+    raise StorageError(f"cannot write {target}: {problem}")
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or the nearest of its parents that is there."""
+    whole = path.absolute()
+    return next(place for place in (whole, *whole.parents) if place.exists())
+
+
 def write_whole(path: str | os.PathLike[str], write: Callable[[str], object]) -> None:
     """Call `write` on a temporary file beside `path` and rename it, so `path` is whole or untouched."""
+    expect_writable(path)
     target = Path(path)
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -122,6 +154,21 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[str], object]) ->
 def write_text_whole(path: str | os.PathLike[str], text: str) -> None:
     """Write UTF-8 text to `path`, whole or not at all."""
     write_whole(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+
+
+@contextmanager
+def folder_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder to fill; at the end its files replace those of `path`, after an error none does."""
+    target = Path(path)
+    expect_writable(target, folder=True)
+    with tempfile.TemporaryDirectory(dir=_nearest(target), prefix=f".{target.name}.") as fresh:
+        yield Path(fresh)
+        made_folder(target)
+        try:
+            for file in sorted(Path(fresh).iterdir()):
+                os.replace(file, target / file.name)
+        except OSError as error:
+            raise StorageError(f"cannot write {target}: {error.strerror}; choose another folder") from error
 
 
 def made_folder(path: str | os.PathLike[str]) -> Path:

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.labels import class_numbers
 from assay.storage import storable
+from assay.table import tabled
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
 """What a network takes: one tensor, or a dict of tensors; rows are inputs in either case."""
@@ -40,6 +42,8 @@ class Trace:
                 "give one row of class scores per input"
             )
         object.__setattr__(self, "features", MappingProxyType(dict(self.features)))
+        if self.labels is not None:
+            object.__setattr__(self, "labels", class_numbers(self.labels))
         for name, rows in self._parts():
             if len(rows) != len(self):
                 raise InputError(
@@ -126,6 +130,7 @@ class Trace:
             )
         return self.features[name]
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per input: prediction, confidence and, where labels are known, label and correct."""
         frame: dict[str, Any] = {

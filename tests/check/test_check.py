@@ -103,11 +103,33 @@ def test_a_check_is_saved_whole_with_its_guard(found, network, tmp_path):
         (torch.zeros(300, 1, 8, 8), "without labels"),
         ((torch.zeros(20, 1, 8, 8), torch.zeros(20, dtype=torch.long)), "at least 200 inputs"),
         ((torch.zeros(300, 1, 8, 8), torch.zeros(20, dtype=torch.long)), "300 inputs and 20 labels"),
+        ((torch.zeros(300, 1, 8, 8), torch.full((300,), 0.5)), "whole class numbers, got 0.5"),
+        ((torch.zeros(300, 1, 8, 8), torch.zeros(300, 10)), "one-hot"),
     ],
 )
 def test_data_that_cannot_be_checked_is_refused_in_a_sentence(network, data, words):
     with pytest.raises(assay.AssayError, match=words):
         assay.check_network(network, data)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"low": 1.0, "high": 0.0}, "low below high, got 1.0 and 0.0"),
+        ({"low": float("nan")}, "low below high, got nan"),
+        ({"accuracy_threshold": 2.0}, "accuracy_threshold between 0 and 1"),
+        ({"faults": ["rain of frogs"]}, "rain of frogs"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_before_any_work(network, monkeypatch, options, words):
+    monkeypatch.setattr(assay.monitors.Monitor, "fit", lambda *_: pytest.fail("a monitor was fitted"))
+    with pytest.raises(assay.AssayError, match=words):
+        assay.check_network(network, assay.data.digits()[1], **options)
+
+
+def test_a_network_that_watches_no_layer_cannot_be_checked(network):
+    with pytest.raises(assay.AssayError, match="layers='penultimate'"):
+        assay.check_network(assay.Network(network.module, layers=()), assay.data.digits()[1])
 
 
 def test_the_command_writes_report_guard_and_junit_and_its_status_is_the_verdict(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from assay.errors import InputError, StorageError
 from assay.extras import expect_installed
 from assay.guard import Guard
 from assay.identity import digest
-from assay.storage import made_folder, write_text_whole, write_whole
+from assay.storage import expect_writable, made_folder, write_text_whole, write_whole
 
 
 class Cells:
@@ -32,8 +32,11 @@ class Cells:
     ) -> None:
         if readouts is not None:
             expect_installed("pyarrow")
-        self.checkpoint = None if checkpoint is None else made_folder(checkpoint)
-        self.readouts = None if readouts is None else made_folder(readouts)
+        self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        self.readouts = None if readouts is None else Path(readouts)
+        for folder in (self.checkpoint, self.readouts):
+            if folder is not None:
+                expect_writable(folder, folder=True)
         self.settings = json.dumps(settings, sort_keys=True)
         wanted = self.checkpoint is not None or self.readouts is not None
         self.guards = {name: guard.fingerprint for name, guard in guards.items()} if wanted else {}
@@ -61,9 +64,10 @@ class Cells:
         if self.readouts is not None:
             readout.insert(0, "scenario", scenario.name)
             readout.insert(0, "guard", name)
+            made_folder(self.readouts)
             write_whole(self._parquet(key), lambda temporary: readout.to_parquet(temporary, index=False))
         if self.checkpoint is not None:
-            write_text_whole(self.checkpoint / f"{key}.json", json.dumps(row))
+            write_text_whole(made_folder(self.checkpoint) / f"{key}.json", json.dumps(row))
 
     def _key(self, name: str, scenario: Scenario) -> str:
         if not scenario.fingerprint:

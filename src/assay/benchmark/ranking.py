@@ -10,6 +10,7 @@ from scipy import stats
 from assay.benchmark.pictures import rank_picture
 from assay.errors import InputError
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,6 +63,7 @@ class Ranking:
                 groups.append(group)
         return groups
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         frame = pd.DataFrame({"guard": list(self.ranks), "average_rank": list(self.ranks.values())})
         return frame.sort_values("average_rank", ignore_index=True)

@@ -21,6 +21,7 @@ from assay.benchmark.scenario import NO_LABEL, Scenario, row_count
 from assay.engine import checked_engine, mapped
 from assay.errors import InputError, NotFittedError
 from assay.guard import CANCELLED, Guard
+from assay.table import tabled
 from assay.trace import Inputs
 
 
@@ -87,6 +88,7 @@ class Readout:
         correct = self.predictions == scenario.labels.numpy()
         return scenario.is_fault.numpy(), np.full(len(correct), scenario.is_novelty), correct
 
+    @tabled
     def to_frame(self, scenario: Scenario) -> pd.DataFrame:
         """A row per input in stream order; outcomes by the names of `Outcome`, right is a true one."""
         flags = self.flags(scenario)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.identity import digest
+from assay.labels import class_numbers
 from assay.network import length
 
 CATEGORIES = ("novelty", "noise", "anomaly", "shift", "adversarial")
@@ -65,7 +66,7 @@ class Scenario:
     ) -> "Scenario":
         """A scenario of recorded inputs, with the label of every row (-1 for a novelty) and whether it is a
         fault."""
-        labels, flags = torch.as_tensor(labels).long(), torch.as_tensor(is_fault).bool()
+        labels, flags = class_numbers(labels), torch.as_tensor(is_fault).bool()
         if row_count(inputs) != len(labels):
             raise InputError(
                 f"expected one label per input in scenario {name!r}, got {row_count(inputs)} inputs and "

@@ -11,6 +11,7 @@ from assay.check.picture import gates_picture
 from assay.guard import Guard
 from assay.mira import MiraResult, ShuffleScore
 from assay.storage import storable
+from assay.table import tabled
 from assay.volatility import VolatilityWatch
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Check:
         found = [gate.passed for gate in self.gates]
         return False if False in found else None if None in found else True
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per gate."""
         return pd.DataFrame(

@@ -16,7 +16,10 @@ from assay.check.gate import UNKNOWN, Gate, Interval
 from assay.check.result import Check
 from assay.errors import GradientError, InputError
 from assay.guard import Guard
-from assay.mira import MiraResult, ShuffleScore, mira_score, shuffle_score
+from assay.labels import class_numbers
+from assay.mira import MiraResult, ShuffleScore, shuffle_score
+from assay.mira.score import scores
+from assay.mira.settings import Settings
 from assay.monitors.monitor import Monitor
 from assay.network import Network
 from assay.trace import Trace
@@ -56,17 +59,19 @@ def check_network(
     only where its interval (95 %) lies on one side of what is wanted; `least_mcc` is held against the mean
     over scenarios of the monitor that is best on them.
     """
+    settings = Settings(accuracy_threshold=accuracy_threshold, low=low, high=high, seed=seed)
+    if not network.layers:
+        raise InputError("expected a Network that watches a layer, got layers=(); pass layers='penultimate'")
     learned, held, tested = _split(data, test, seed)
+    scenarios = build_scenarios(
+        *tested, network=network, severities=severities, novelty=novelty, faults=faults, seed=seed
+    )
     fitted, calibrating, unseen = (
         network.observe(part, keep_inputs=True) for part in (learned, held, tested)
     )
     guards = _guards(network, candidates or _usual(network), fitted, calibrating, false_alarm_rate)
-    scenarios = build_scenarios(
-        *tested, network=network, severities=severities, novelty=novelty, faults=faults, seed=seed
-    )
     benchmark = run_benchmark(guards, scenarios, seed=seed)
-    options = {"accuracy_threshold": accuracy_threshold, "low": low, "high": high, "seed": seed}
-    monitorability, reason = _monitorability(network, learned, tested, options)
+    monitorability, reason = _monitorability(network, learned, tested, settings)
     guard = guards[benchmark.best]
     gates = (
         _accuracy_gate(unseen, least_accuracy),
@@ -99,7 +104,7 @@ def _labelled(data: Any, name: str) -> Pair:
             "a check needs to know what is right"
         )
     inputs = data[0] if isinstance(data[0], list | tuple) else torch.as_tensor(data[0])
-    labels = torch.as_tensor(data[1]).long()
+    labels = class_numbers(data[1])
     if row_count(inputs) != len(labels) or (name == "data" and len(labels) < FEWEST):
         raise InputError(
             f"expected at least {FEWEST} inputs with a label each in {name}, got {row_count(inputs)} inputs "
@@ -125,11 +130,11 @@ def _guards(
 
 
 def _monitorability(
-    network: Network, train: Pair, test: Pair, options: Mapping[str, Any]
+    network: Network, train: Pair, test: Pair, settings: Settings
 ) -> tuple[MiraResult | None, str]:
     """The score, or the reason why there is none."""
     try:
-        return mira_score(network, train, test, layer=network.layers[0], **options), ""
+        return scores(network, train, test, [network.layers[0]], settings)[0], ""
     except (InputError, GradientError) as error:
         return None, str(error)
 

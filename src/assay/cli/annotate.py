@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.cli.options import Seed
+from assay.cli.places import Written
 
 if TYPE_CHECKING:
     from assay import AnnotationItems, OutputDistribution
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
 
 def annotate(
     distribution: Annotated[Path, typer.Argument(help="An output distribution, as `assay sample` saves it.")],
-    store: Annotated[Path, typer.Option(help="Where items and labels are kept; taken up if it exists.")],
+    store: Annotated[
+        Path,
+        typer.Option(help="Where items and labels are kept; taken up if it exists."),
+        Written(kept=True),
+    ],
     per_bin: Annotated[
         int | None, typer.Option(help="Inputs drawn of every bin; 50 if nothing is said.")
     ] = None,
@@ -34,7 +39,9 @@ def annotate(
         Path | None, typer.Option(help="Put the labels of this csv or Label Studio export in, and stop.")
     ] = None,
     export: Annotated[
-        Path | None, typer.Option(help="Write all labels as csv, or as Label Studio tasks (.json), and stop.")
+        Path | None,
+        typer.Option(help="Write all labels as csv, or as Label Studio tasks (.json), and stop."),
+        Written(),
     ] = None,
 ) -> None:
     """Choose inputs from every bin and serve a page where people score them from 0 to 1.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.options import ForMachines, Report, Seed
+from assay.cli.places import Written
 from assay.cli.status import ALARM
 from assay.errors import InputError
 
@@ -47,10 +48,18 @@ def benchmark(
         float | None, typer.Option(help="Exit with status 1 where the best mean specific MCC is below this.")
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A folder; a run started again goes on where it was.")
+        Path | None,
+        typer.Option(help="A folder; a run started again goes on where it was."),
+        Written(folder=True, kept=True),
     ] = None,
-    readouts: Annotated[Path | None, typer.Option(help="A folder for what was seen of every input.")] = None,
-    output: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("benchmark.safetensors"),
+    readouts: Annotated[
+        Path | None,
+        typer.Option(help="A folder for what was seen of every input."),
+        Written(folder=True, kept=True),
+    ] = None,
+    output: Annotated[Path, typer.Option(help="Where the result goes."), Written()] = Path(
+        "benchmark.safetensors"
+    ),
     report: Report = None,
     seed: Seed = 0,
     engine: Annotated[str, typer.Option(help="Where scenarios run: here, processes or ray.")] = "here",

@@ -1,10 +1,22 @@
 """What a command will need beyond the core, asked for before it does any work."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from assay.extras import expect_installed
+
+
+def with_extras(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which refuses to begin where a package that it will need is not installed."""
+
+    @functools.wraps(command)
+    def prepared(**given: Any) -> None:
+        expect_extras(command.__name__, given)
+        command(**given)
+
+    return prepared
 
 
 def expect_extras(command: str, given: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from assay.cli.options import ForMachines
+from assay.cli.places import Written
 from assay.errors import InputError
 
 
@@ -15,7 +16,7 @@ def merge(
         list[Path],
         typer.Argument(help="Saved Histograms, counts kept by a service or a Watch, or PredictionCounts."),
     ],
-    output: Annotated[Path, typer.Option(help="Where the sum goes.")] = Path("merged.safetensors"),
+    output: Annotated[Path, typer.Option(help="Where the sum goes."), Written()] = Path("merged.safetensors"),
     as_json: ForMachines = False,
 ) -> None:
     """Add up the histograms of many devices into one; one file is held at a time.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.cli.options import ForMachines, Report, Seed
+from assay.cli.places import Written
 from assay.cli.status import ALARM
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def mira(
         typer.Option(help="Exit with status 1 where the best score's lower bound is below this."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Where the comparison goes, as a file of assay.")
+        Path | None, typer.Option(help="Where the comparison goes, as a file of assay."), Written()
     ] = None,
     report: Report = None,
     as_json: ForMachines = False,

@@ -4,8 +4,8 @@ import importlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
 
+from assay.cli.path_options import path_and_options, said_for_paths
 from assay.errors import InputError, MissingLabelsError
 
 if TYPE_CHECKING:
@@ -43,14 +43,16 @@ def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "N
 def data_at(source: str, part: int = TEST) -> Any:
     """(inputs, labels) of a file or folder; `digits` is a part of the bundled digits.
 
-    Options of the reader follow a question mark: `mnist?split=test`, `photos?size=32&channels=3`.
+    Options of the reader follow a question mark: `mnist?split=test`, `photos?size=32&channels=3`
+    (path_options.py).
     """
     from assay import data
 
     if source == "digits" and not Path(source).exists():
         return data.digits()[part]
-    path, options = _path_and_options(source)
-    return data.read(path, **options)
+    path, options = path_and_options(source)
+    with said_for_paths(path):
+        return data.read(path, **options)
 
 
 def data_or_inputs_at(source: str) -> Any:
@@ -60,23 +62,19 @@ def data_or_inputs_at(source: str) -> Any:
     try:
         return data_at(source)
     except MissingLabelsError:
-        path, options = _path_and_options(source)
-        return data.read_inputs(path, **options)
+        path, options = path_and_options(source)
+        options.pop("classes", None)  # without labels nothing is numbered
+        with said_for_paths(path):
+            return data.read_inputs(path, **options)
 
 
 def named_data(text: str) -> tuple[str, Any]:
     """The name and the inputs of `name=data`; labels, where there are any, are passed over."""
     name, equals, source = text.partition("=")
-    if not equals or not source:
+    if not equals or not source or "?" in name:
         raise InputError(f"expected --novelty name=data, got {text!r}; name the unknown classes")
     found = data_or_inputs_at(source)
     return name, found[0] if isinstance(found, tuple) else found
-
-
-def _path_and_options(source: str) -> tuple[str, dict[str, Any]]:
-    path, _, query = source.partition("?")
-    options = dict(parse_qsl(query))
-    return path, {name: int(text) if text.isdigit() else text for name, text in options.items()}
 
 
 def named(reference: str) -> Any:

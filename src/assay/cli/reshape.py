@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import ForMachines, Report
+from assay.cli.options import ForMachines, Report, not_negative
+from assay.cli.places import Written, write_picture
 from assay.cli.status import ALARM, UNDECIDED
 from assay.errors import InputError
 
@@ -32,11 +33,15 @@ def reshape(
         float | None,
         typer.Option(help="Exit with status 1 where the lower end of the first indicator is below this."),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Where the result goes.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Where the picture goes (png, svg or pdf).")] = None,
+    output: Annotated[Path | None, typer.Option(help="Where the result goes."), Written()] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Where the picture goes (png, svg or pdf)."), Written(picture=True)
+    ] = None,
     report: Report = None,
     time_limit: Annotated[float, typer.Option(help="Seconds for the solver.")] = 600.0,
-    seed: Annotated[int, typer.Option(help="Decides between subsets of equal size.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Decides between subsets of equal size.", callback=not_negative)
+    ] = 0,
     as_json: ForMachines = False,
 ) -> None:
     """Keep the part of a test set that looks like operation, and measure on it.
@@ -58,8 +63,8 @@ def reshape(
     estimates = [result.estimate(one, seed=seed) for one in chosen] if trace.labels is not None else []
     if output:
         assay.save(result, output)
-    if plot:
-        result.plot().savefig(plot)
+    if plot is not None:
+        write_picture(result.plot(), plot)
     if report:
         assay.write_report([result], report)
     _report(result, estimates, as_json)

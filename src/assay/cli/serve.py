@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.places import Written
 from assay.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ def serve(
         int, typer.Option(help="After how many rows of the stream neighbours are no longer alike.")
     ] = 1,
     state: Annotated[
-        Path | None, typer.Option(help="File that counts are kept in, and taken up from at the start.")
+        Path | None,
+        typer.Option(help="File that counts are kept in, and taken up from at the start."),
+        Written(kept=True),
     ] = None,
     every: Annotated[float, typer.Option(help="Seconds between two writings of --state.")] = 10.0,
     host: Annotated[

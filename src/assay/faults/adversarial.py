@@ -13,6 +13,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.faults.norms import Norm, checked, inside, projected, random_signs, steepest
+from assay.labels import class_numbers
 from assay.network import Network, length, perturbable, replaced
 from assay.trace import Inputs, Trace
 
@@ -26,7 +27,7 @@ def fgsm_direction(
     labels another forward pass.
     """
     checked(norm)
-    labels = network.observe(inputs).predictions if labels is None else torch.as_tensor(labels)
+    labels = network.observe(inputs).predictions if labels is None else class_numbers(labels)
     return steepest(network.gradient(inputs, _lead, labels), norm)
 
 
@@ -86,7 +87,7 @@ def pgd(
     if steps < 1:
         raise InputError(f"expected at least one step, got {steps}")
     origin = perturbable(inputs)
-    labels = network.observe(inputs).predictions if labels is None else torch.as_tensor(labels)
+    labels = network.observe(inputs).predictions if labels is None else class_numbers(labels)
     if epsilon == 0:
         return inputs
     start = inside(origin, epsilon, norm, torch.Generator().manual_seed(seed))

@@ -17,6 +17,7 @@ from assay.identity import digest
 from assay.monitors.monitor import Monitor
 from assay.network import Network, all_finite
 from assay.storage import storable
+from assay.table import tabled
 from assay.trace import Inputs, Trace
 
 CANCELLED = -1
@@ -40,6 +41,7 @@ class Verdict:
         """The predictions, with `CANCELLED` (-1) where the alarm was raised."""
         return self.predictions.masked_fill(self.alarm, CANCELLED)
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         return pd.DataFrame(
             {

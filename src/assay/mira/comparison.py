@@ -15,6 +15,7 @@ from assay.mira.score import Layers, scores
 from assay.mira.settings import Settings
 from assay.network import Network
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,6 +31,7 @@ class MonitorabilityComparison:
     networks: tuple[str, ...]
     results: tuple[MiraResult, ...]
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per network and layer, best first.
 

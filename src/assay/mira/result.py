@@ -10,6 +10,7 @@ from torch import Tensor
 
 from assay.mira import pictures
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,6 +81,7 @@ class MiraResult:
         )
         return " ".join([words, *(f"Note: {warning}." for warning in self.warnings)])
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """The score and all it was measured with, in one row."""
         return pd.DataFrame(

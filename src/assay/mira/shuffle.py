@@ -15,6 +15,7 @@ from assay.monitors import Energy
 from assay.monitors.separation import separation
 from assay.network import Network, perturbable, replaced
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,6 +37,7 @@ class ShuffleScore:
     """Energy of the inputs as they are."""
     shuffled: Array
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         low, high = self.interval
         return pd.DataFrame([{"score": self.score, "lower": low, "upper": high, "inputs": len(self.clean)}])

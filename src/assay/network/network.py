@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.engine import progress
-from assay.errors import GradientError, InputError
+from assay.errors import AssayError, GradientError, InputError
 from assay.identity import COMPILED, digest, module_identity
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
@@ -242,14 +242,19 @@ class Network:
             )
         try:
             return self.module(inputs) if isinstance(inputs, Tensor) else self.module(**inputs)
-        except RuntimeError as error:
+        except (AssayError, torch.OutOfMemoryError):
+            raise
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
             if isinstance(inputs, Tensor) and not inputs.is_floating_point():
                 raise InputError(
                     f"expected floating-point inputs as in training (images usually in [0, 1]), "
                     f"got {shapes(inputs)}; convert, for example inputs.float() / 255"
                 ) from error
-            error.add_note(f"assay: in the forward pass of {type(self.module).__name__} on {shapes(inputs)}")
-            raise
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"expected inputs that {type(self.module).__name__} takes, got {shapes(inputs)}, on which "
+                f"its forward pass fails ({reason}); pass inputs of the shape it was trained on"
+            ) from error
 
     def _row(self, mask: Tensor | None, name: str, output: Tensor) -> Tensor:
         """One row of features per input from what a layer put out."""

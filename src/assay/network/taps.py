@@ -45,16 +45,16 @@ def heard(
 
         return hook
 
-    def before(_: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def before(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         if get_ident() == listener:
-            outputs[PENULTIMATE] = arguments[0]
+            outputs[PENULTIMATE] = first_tensor((*arguments, *named.values()), "the caller of a Linear")
 
     with ExitStack() as stack:
         for name in layers:
             if name == PENULTIMATE:
                 for part in parts:
                     if isinstance(part, nn.Linear):
-                        _keep(stack, part.register_forward_pre_hook(before))
+                        _keep(stack, part.register_forward_pre_hook(before, with_kwargs=True))
             else:
                 _keep(stack, module.get_submodule(name).register_forward_hook(after(name)))
         yield outputs

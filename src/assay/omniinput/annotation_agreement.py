@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from assay.errors import InputError
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,6 +52,7 @@ class AnnotatorAgreement:
             words += f" Scores of {repeated} inputs shown twice differ by {apart:.2f} on average."
         return words
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per annotator."""
         return self.people

@@ -13,6 +13,7 @@ from assay.errors import InputError
 from assay.identity import digest
 from assay.omniinput.distribution import OutputDistribution
 from assay.storage import storable
+from assay.table import tabled
 
 Integers = NDArray[np.int64]
 
@@ -50,6 +51,7 @@ class AnnotationItems:
         """Whether an item is to be looked at rather than read."""
         return self.texts is None and self.inputs.ndim > 2
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per item. People who annotate should not see the bin."""
         columns = {"item": self.rows, "bin": self.bins, "weight": self.counts}

@@ -14,6 +14,7 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.omniinput.space import InputSpace
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -150,6 +151,7 @@ class OutputDistribution:
             verdict = f"Not converged: {'; '.join(self.reasons)}. Sample longer before relying on these bins."
         return " ".join([*lines, verdict])
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per bin: its edges, log density and error, log count, effective sample size, inputs kept."""
         effective = self.diagnostics.get("effective_sample_size")

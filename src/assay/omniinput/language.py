@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from assay.errors import InputError
@@ -60,13 +62,15 @@ class CausalLM:
             self.pick = lambda cache, rows: cache[rows]
 
     @classmethod
-    def from_huggingface(cls, model: Any, length: int, *, start: int | None = None) -> "CausalLM":
-        """A transformers causal language model, or the name or folder of one, with its key-value cache."""
-        if isinstance(model, str):
-            expect_installed("transformers")
-            from transformers import AutoModelForCausalLM
+    def from_huggingface(
+        cls, model: Any, length: int, *, start: int | None = None, allow_download: bool = False
+    ) -> "CausalLM":
+        """A transformers causal language model, or the name or folder of one, with its key-value cache.
 
-            model = AutoModelForCausalLM.from_pretrained(model)
+        A name is looked up among what was downloaded before; only `allow_download` lets it reach the hub.
+        """
+        if isinstance(model, str):
+            model = pretrained("AutoModelForCausalLM", model, allow_download)
         if not hasattr(getattr(model, "config", None), "vocab_size"):
             raise InputError(
                 f"expected a transformers causal language model or its name, got {type(model).__name__}; "
@@ -193,3 +197,40 @@ def drawn_tokens(
     """One token per row from p^beta psi / S(beta): (rows, values), (rows,), (rows, values) to (rows, 1)."""
     scaled = log_probs * betas.to(log_probs.dtype)[:, None] + log_psi
     return torch.multinomial(torch.softmax(scaled, dim=1), 1, generator=generator)
+
+
+def pretrained(kind: str, name: str, allow_download: bool) -> Any:
+    """What a class of transformers makes of a folder or a name; without leave, no machine is asked."""
+    expect_installed("transformers")
+    import transformers
+
+    try:
+        place = name if allow_download else _stored(name)
+        return getattr(transformers, kind).from_pretrained(place, local_files_only=not allow_download)
+    except (OSError, ValueError, SafetensorError) as error:
+        advice = "check the name and the connection"
+        if not allow_download:
+            advice = (
+                "pass its folder, download it before, or allow the download (allow_download=True, on the "
+                "command line --allow-download)"
+            )
+        reason = str(error).strip().split("\n")[0].rstrip(".")
+        raise InputError(
+            f"expected a language model with its tokenizer at {name!r}, found none that can be read "
+            f"({reason}); {advice}"
+        ) from error
+
+
+def _stored(name: str) -> str:
+    """The folder of a model that is on this machine.
+
+    Looked up here, because the hub's own library asks the hub something before it heeds `local_files_only`.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    if Path(name).is_dir():
+        return name
+    found = try_to_load_from_cache(name, "config.json")
+    if not isinstance(found, str):
+        raise FileNotFoundError("no such folder, and not among what was downloaded before")
+    return str(Path(found).parent)

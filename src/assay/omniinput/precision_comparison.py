@@ -13,6 +13,7 @@ from assay.errors import InputError
 from assay.omniinput.precision_area import area_up_to, log_recall_range
 from assay.omniinput.precision_curve import PrecisionRecall, interval
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,6 +33,7 @@ class PrecisionRecallComparison:
     names: tuple[str, ...]
     curves: tuple[PrecisionRecall, ...]
 
+    @tabled
     def cumulative_ratio(self, model: str, reference: str) -> pd.DataFrame:
         """Area of `model` over that of `reference`, from their least common log-recall on (section 3.2).
 
@@ -60,6 +62,7 @@ class PrecisionRecallComparison:
             raise InputError(f"expected one of {', '.join(self.names)}, got {name!r}; name a compared model")
         return self.curves[self.names.index(name)]
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per pair: areas over their common log-recalls, and their ratio with its interval."""
         return pd.DataFrame([self._row(*pair) for pair in itertools.combinations(self.names, 2)])

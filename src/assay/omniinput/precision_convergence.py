@@ -15,6 +15,7 @@ from assay.omniinput.precision import judged_bins
 from assay.omniinput.precision_copies import bin_precision
 from assay.omniinput.precision_curve import cumulative
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,6 +43,7 @@ class PrecisionConvergence:
     whole_log_recall: Array
     most: int
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per number a bin: the mean and the worst distance of precision from that of all items."""
         apart = np.abs(self.precision - self.whole_precision)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from assay.omniinput.distribution import Samples
 from assay.omniinput.precision_area import whole_area
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,6 +94,7 @@ class PrecisionRecall:
         """The natural log of how many inputs the model is wrongly confident about, over the whole curve."""
         return float(self.log_false_positive[-1]) + self.log_size
 
+    @tabled
     def roc(self) -> pd.DataFrame:
         """Appendix A: true and false positives up to constants, as natural logs of shares of all inputs."""
         return pd.DataFrame(
@@ -103,6 +105,7 @@ class PrecisionRecall:
             }
         )
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per threshold, most confident first; r is the precision of the bin it adds (r(z))."""
         columns: dict[str, Any] = {"threshold": self.threshold}

@@ -28,6 +28,7 @@ from torch import Tensor
 from assay.errors import InputError, NotFittedError
 from assay.identity import digest
 from assay.storage import storable
+from assay.table import tabled
 from assay.volatility.certainty import Doubles
 from assay.volatility.evidence import ROUND, SHARES, Staked
 from assay.volatility.watch import REMEMBERED, VolatilityWatch
@@ -61,6 +62,7 @@ class DriftState:
             f"change: {self.evidence:.3g}. {verdict}"
         )
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         return pd.DataFrame([{name: getattr(self, name) for name in self.__dataclass_fields__}])
 
@@ -147,6 +149,7 @@ class DriftWatch:
             alarm=self.sounded_,
         )
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per round of blocks: the row it ends with, its alarm rate, log evidence; the last 1,000."""
         columns = ["row", "alarm_rate", "log_evidence"]

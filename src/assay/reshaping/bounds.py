@@ -120,6 +120,8 @@ class _Propagation(fx.Interpreter):
         self.layers, self.heard, self.prefix, self.rules = layers, heard, prefix, rules
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not args and len(kwargs) == 1:  # Linear(input=x)
+            args, kwargs = tuple(kwargs.values()), {}
         layer = self.fetch_attr(target)
         name = f"{self.prefix}{target}"
         rule = self.rules.of_module(layer)

@@ -19,6 +19,7 @@ from assay.reshaping.process import solved
 from assay.reshaping.program import Problem, distinct
 from assay.reshaping.weighting import balanced
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,6 +95,7 @@ class Estimate:
             )
         return text + (" ".join(self.disagreements) or "The estimates agree.")
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per way of estimating: method, value, lower, upper, points."""
         rows: list[tuple[str, float, float | None, float | None, float | None]] = [

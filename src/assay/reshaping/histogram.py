@@ -17,6 +17,7 @@ from assay.reshaping.bins import Bins
 from assay.reshaping.patterns import Integers
 from assay.reshaping.privacy import Privacy, private_counts
 from assay.storage import storable
+from assay.table import tabled
 from assay.trace import Trace
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ class Histogram:
             text += f"The counts are {self.privacy.describe()}. "
         return text.strip()
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per neuron and occupied bin: neuron, bin, low, high, count, portion."""
         neurons, columns = np.nonzero(self.window)

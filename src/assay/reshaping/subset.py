@@ -25,6 +25,7 @@ from assay.reshaping.process import solved
 from assay.reshaping.program import Problem
 from assay.reshaping.similarity import portion_similarity
 from assay.storage import storable
+from assay.table import tabled
 from assay.trace import Trace
 
 if TYPE_CHECKING:
@@ -135,11 +136,13 @@ class Reshaping:
             "points, and look at its range before relying on it."
         )
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per neuron and bin: operational portion, and test portion before and after."""
         everything = np.ones(len(self.kept), bool)
         return self.table.frame(self.operational, before=everything, after=self.kept.numpy())
 
+    @tabled
     def class_frequencies(self) -> pd.DataFrame:
         """A row per class: its share in the test set before and after (Fig. 4a)."""
         if self.labels is None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.reshaping.subset import Reshaping
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +45,7 @@ class ReshapingTrials:
             "average."
         )
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         return self.trials.copy()
 

@@ -11,6 +11,7 @@ import pandas as pd
 from assay.engine import progress
 from assay.errors import InputError
 from assay.storage import storable
+from assay.table import tabled
 from assay.volatility.certainty import Doubles, margins
 from assay.volatility.comparison import compared, window_log_vcs
 from assay.volatility.evidence import Evidence
@@ -36,6 +37,7 @@ class ContaminationLimits:
     trials: int
     false_alarm_rate: float
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per window, rows and test: the smallest share found, and the rate of alarms on clean rows."""
         found = []

@@ -75,6 +75,11 @@ class Reference:
         return float(self.log_vcs.std(ddof=1))
 
     @cached_property
+    def certainty(self) -> float:
+        """The mean margin of clean rows."""
+        return float(self.margins.mean())
+
+    @cached_property
     def _ranks(self) -> list[float]:
         """log_vcs as a list, in which a single number finds its place ten times faster."""
         return [float(log_vc) for log_vc in self.log_vcs]

@@ -7,6 +7,7 @@ import pandas as pd
 
 from assay.errors import InputError
 from assay.storage import storable
+from assay.table import tabled
 from assay.volatility.certainty import Doubles
 
 
@@ -32,6 +33,7 @@ class PredictionCounts:
         sums = {name: value + other.sums[name] for name, value in self.sums.items()}
         return PredictionCounts(sums, self.rows + other.rows, self.estimator)
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per number."""
         return pd.DataFrame(

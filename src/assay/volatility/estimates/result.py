@@ -8,6 +8,7 @@ import pandas as pd
 
 from assay.errors import InputError
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +45,7 @@ class AccuracyEstimates:
                 return estimate
         raise InputError(f"expected a method of {[one.method for one in self.estimates]}, got {method!r}")
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per method: value, lower, upper, the assumption, and what is summed over operational rows."""
         names = ["method", "value", "lower", "upper", "assumption", "counted"]
