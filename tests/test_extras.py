@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import assay
+import assay.demo.networks
 from assay.cli import app
 from assay.errors import MissingExtraError
 from assay.extras import EXTRAS, expect_installed
