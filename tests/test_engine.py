@@ -18,7 +18,7 @@ from torch import nn
 import assay
 from assay.engine import checked_engine, mapped, mapping
 from assay.errors import InputError, MissingExtraError
-from assay.omniinput.pooling import pooled
+from assay.omniinput.sampling.joined_ladders import pooled
 
 # Workers import functions by the name of their module, as they do for anybody's.
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]

@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 
 import assay
+from assay.cli.network_reference import data_at, data_or_inputs_at, named_data
 from assay.cli.path_options import OPTIONS, path_and_options
-from assay.cli.reference import data_at, data_or_inputs_at, named_data
 from assay.data.source import _LABELLED
 from assay.errors import InputError
 

@@ -12,9 +12,9 @@ import assay
 from assay import Trace
 from assay.errors import InputError
 from assay.monitors import ActivationBox
-from assay.monitors.class_rows import UNSEEN
-from assay.monitors.clusters import assigned, elbow
-from assay.monitors.projection import geodesic, projected
+from assay.monitors.parts.class_rows import UNSEEN
+from assay.monitors.parts.clusters import assigned, elbow
+from assay.monitors.parts.projection import geodesic, projected
 
 
 def trace_of(features, classes, labels=None, count=3):

@@ -5,7 +5,8 @@ import torch
 
 from assay import Trace
 from assay.errors import InputError
-from assay.monitors import KNN, NNGuide, search
+from assay.monitors import KNN, NNGuide
+from assay.monitors.parts import nearest as search
 
 
 def trace_of(rows, size, seed, classes=3):

@@ -10,8 +10,8 @@ import assay
 from assay import Guard, Network, Trace
 from assay.errors import InputError, NotFittedError
 from assay.monitors import Reconstruction
-from assay.monitors.alocc import OPTIMIZERS, Training, realness, reconstructed, trained
-from assay.monitors.class_rows import UNSEEN
+from assay.monitors.parts.alocc import OPTIMIZERS, Training, realness, reconstructed, trained
+from assay.monitors.parts.class_rows import UNSEEN
 
 
 def trace_of(inputs, classes, labels=None):

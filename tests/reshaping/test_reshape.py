@@ -12,7 +12,8 @@ from torch import nn
 import assay
 from assay import Bins, Histogram, Network, Trace
 from assay.errors import AssayError, InputError
-from assay.reshaping import process, subset
+from assay.reshaping import subset
+from assay.reshaping.solver import process
 
 
 def population(count, weights, seed):

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 import assay
 from assay.cli import app
 from assay.errors import InputError
-from assay.volatility import records
-from assay.volatility.records import probability_chunks
+from assay.volatility import probability_files as records
+from assay.volatility.probability_files import probability_chunks
 
 
 def clean(count, seed):

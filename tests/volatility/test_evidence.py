@@ -6,9 +6,9 @@ from scipy.integrate import quad
 from scipy.stats import binomtest
 
 from assay.volatility import VolatilityWatch, compare_volatility
+from assay.volatility.clean_reference import Reference
 from assay.volatility.comparison import compared, window_log_vcs
 from assay.volatility.evidence import Evidence, Staked, _calibrator
-from assay.volatility.reference import Reference
 
 
 def certainties(generator, count):

@@ -18,9 +18,9 @@ from starlette.testclient import TestClient
 
 import assay
 from assay.errors import InputError, StorageError
-from assay.omniinput.annotation_queue import AnnotationQueue
-from assay.omniinput.annotation_store import AnnotationStore
-from assay.omniinput.distribution import Samples
+from assay.omniinput.annotation.queue import AnnotationQueue
+from assay.omniinput.annotation.store import AnnotationStore
+from assay.omniinput.sampling.distribution import Samples
 from assay.web.annotation import AnnotationPage
 from assay.web.annotation_server import serve_annotations
 

@@ -13,8 +13,8 @@ import pytest
 from exact_precision import enumerated, weighted_sum, without
 
 import assay
-from assay.omniinput.annotation_store import AnnotationStore
-from assay.omniinput.distribution import Samples
+from assay.omniinput.annotation.store import AnnotationStore
+from assay.omniinput.sampling.distribution import Samples
 
 
 def free_port():

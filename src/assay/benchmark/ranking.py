@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from assay.benchmark.pictures import rank_picture
+from assay.benchmark.figures import rank_picture
 from assay.errors import InputError
 from assay.storage import storable
 from assay.table import tabled

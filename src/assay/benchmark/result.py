@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pandas as pd
 
-from assay.benchmark.pictures import category_picture, cost_picture
+from assay.benchmark.figures import category_picture, cost_picture
 from assay.benchmark.ranking import Ranking, above_chance, ranking
 from assay.storage import storable
 from assay.table import tabled

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.benchmark.cells import Cells
+from assay.benchmark.finished_cells import Cells
 from assay.benchmark.measures import agreement, measured
 from assay.benchmark.oracle import overall_outcome, overall_truth, specific_outcome, specific_truth
 from assay.benchmark.result import BenchmarkResult

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 
 from assay.benchmark import BenchmarkResult
+from assay.check.figures import gates_picture
 from assay.check.gate import Gate
-from assay.check.picture import gates_picture
 from assay.guard import Guard
 from assay.mira import MiraResult, ShuffleScore
 from assay.storage import storable

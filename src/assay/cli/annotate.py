@@ -10,7 +10,7 @@ from assay.cli.places import Written
 
 if TYPE_CHECKING:
     from assay import AnnotationItems, OutputDistribution
-    from assay.omniinput.annotation_store import AnnotationStore
+    from assay.omniinput.annotation.store import AnnotationStore
 
 
 def annotate(
@@ -52,8 +52,8 @@ def annotate(
     Example: `assay annotate outputs.safetensors --store labels.db`
     """
     import assay
-    from assay.omniinput.annotation_items import run_name
-    from assay.omniinput.annotation_store import AnnotationStore
+    from assay.omniinput.annotation.items import run_name
+    from assay.omniinput.annotation.store import AnnotationStore
 
     dist: OutputDistribution = assay.load(distribution, kind="OutputDistribution")
     words = None if guideline is None else _text(guideline)
@@ -110,7 +110,7 @@ def _serve(store: "AnnotationStore", port: int, question: str | None, guideline:
 
 def _take(store: "AnnotationStore", path: Path) -> None:
     import assay
-    from assay.omniinput.annotation_exchange import labels_of
+    from assay.omniinput.annotation.formats import labels_of
 
     labels = labels_of(assay.read_annotations(path, store.items()))
     store.add_labels(labels)
@@ -118,7 +118,7 @@ def _take(store: "AnnotationStore", path: Path) -> None:
 
 
 def _export(store: "AnnotationStore", path: Path) -> None:
-    from assay.omniinput.annotation_exchange import write_annotations
+    from assay.omniinput.annotation.formats import write_annotations
 
     labels = store.labels()
     write_annotations(labels, path, store.items())

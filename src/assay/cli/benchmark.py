@@ -72,7 +72,7 @@ def benchmark(
     Example: `assay benchmark my.models:trained --train train.npz --test test.npz --report report.html`
     """
     import assay
-    from assay.cli.reference import network_at
+    from assay.cli.network_reference import network_at
 
     watched = network_at(network)
     scenarios = _scenarios(watched, test, severity, novelty, fault, seed)
@@ -96,7 +96,7 @@ def _scenarios(
     seed: int,
 ) -> "list[Scenario]":
     import assay
-    from assay.cli.reference import data_at, named_data
+    from assay.cli.network_reference import data_at, named_data
 
     inputs, labels = data_at(test)
     return assay.build_scenarios(
@@ -154,7 +154,7 @@ def _parts(train: str, validation: str | None, seed: int) -> tuple[Any, Any]:
     import torch
 
     from assay.benchmark.scenario import rows_of
-    from assay.cli.reference import TRAIN, data_at
+    from assay.cli.network_reference import TRAIN, data_at
 
     learned = data_at(train, TRAIN)
     if validation is not None:

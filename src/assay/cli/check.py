@@ -54,7 +54,7 @@ def check(
     Example: `assay check my.models:trained --data held-out.npz --low 0 --high 1 --junit check.xml`
     """
     import assay
-    from assay.cli.reference import data_at, named_data, network_at
+    from assay.cli.network_reference import data_at, named_data, network_at
 
     found = assay.check_network(
         network_at(network, (layer,)),

@@ -48,8 +48,8 @@ def merge(
 def _counted(path: Path) -> Any:
     """What can be added: the file's object, or the histogram in it."""
     import assay
+    from assay.accuracy import PredictionCounts
     from assay.operation import WatchRecord
-    from assay.volatility import PredictionCounts
 
     found = assay.load(path)
     if isinstance(found, WatchRecord):

@@ -48,7 +48,7 @@ def mira(
     Example: `assay mira mine:network --train train.npz --test test.npz --report mira.html`
     """
     import assay
-    from assay.cli.reference import TRAIN, data_at, network_at
+    from assay.cli.network_reference import TRAIN, data_at, network_at
 
     compared = assay.compare_monitorability(
         {reference: network_at(reference) for reference in networks},

@@ -29,7 +29,7 @@ def observe(
     Example: `assay observe assay.demo.networks:small_cnn --data digits --output trace.safetensors`
     """
     import assay
-    from assay.cli.reference import data_or_inputs_at, network_at
+    from assay.cli.network_reference import data_or_inputs_at, network_at
 
     watched = network_at(network, tuple(layer or ["penultimate"]))
     trace = watched.observe(data_or_inputs_at(data), keep_inputs)

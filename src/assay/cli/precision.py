@@ -51,9 +51,9 @@ def precision(
 
 def _annotations(labels: str, dist: Any) -> Any:
     import assay
-    from assay.cli.reference import named
-    from assay.omniinput.annotation_items import run_name
-    from assay.omniinput.annotation_store import AnnotationStore, is_store
+    from assay.cli.network_reference import named
+    from assay.omniinput.annotation.items import run_name
+    from assay.omniinput.annotation.store import AnnotationStore, is_store
 
     path = Path(labels)
     if ":" in labels and not path.exists():

@@ -27,7 +27,7 @@ def report(
     Example: `assay report mira.safetensors benchmark.safetensors --output report.html`
     """
     import assay
-    from assay.cli.reference import network_at
+    from assay.cli.network_reference import network_at
     from assay.report import Result
 
     known = None if network is None else network_at(network)

@@ -127,7 +127,7 @@ def sample(
 def _partial_kept(output: Path) -> Iterator[None]:
     """If sampling must stop, what was sampled so far is saved before the error goes on."""
     from assay import save
-    from assay.omniinput.problem import SamplingError
+    from assay.omniinput.sampling.problem import SamplingError
 
     try:
         yield
@@ -150,7 +150,7 @@ def _source(
     allow_download: bool,
 ) -> "tuple[Any, InputSpace | None, Any]":
     """The output function or language model, its space, and how its inputs read as text."""
-    from assay.cli.reference import named
+    from assay.cli.network_reference import named
 
     if kind is Kind.language:
         return _language_model(model, length, start, allow_download)
@@ -174,8 +174,8 @@ def _language_model(
 ) -> "tuple[CausalLM, None, Any]":
     """A Hugging Face model with its tokenizer, or the CausalLM that module:name is or returns."""
     from assay import CausalLM
-    from assay.cli.reference import named
-    from assay.omniinput.language import pretrained
+    from assay.cli.network_reference import named
+    from assay.omniinput.sampling.language_model import pretrained
 
     if ":" in model:
         found = named(model)
@@ -192,7 +192,7 @@ def _language_model(
 
 
 def _logit(model: str, space: "InputSpace", target_class: int, scale: float) -> Any:
-    from assay.cli.reference import network_at
+    from assay.cli.network_reference import network_at
 
     if not 0 < scale < math.inf:
         raise InputError(f"expected a --scale above 0, got {scale}; give the largest value, such as 255")

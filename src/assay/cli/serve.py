@@ -113,7 +113,7 @@ def _check_door(host: str, token: str | None, insecure: bool) -> None:
 
 def _guard(path: Path, network: str | None) -> "Guard | OnnxGuard":
     import assay
-    from assay.cli.reference import network_at
+    from assay.cli.network_reference import network_at
 
     if path.suffix == ".onnx":
         if network is not None:

@@ -59,7 +59,7 @@ def volatility(
     Example: `assay volatility live.csv --reference clean.csv --window 500`
     """
     import assay
-    from assay.volatility.records import probability_chunks
+    from assay.volatility.probability_files import probability_chunks
 
     settings = {"window": window, "false_alarm_rate": false_alarm_rate, "block": block}
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
@@ -124,7 +124,7 @@ def _expect_classes(rows: "Array", watch: "VolatilityWatch", source: str) -> Non
 def _whole(source: str) -> "Array":
     import numpy as np
 
-    from assay.volatility.records import probability_chunks
+    from assay.volatility.probability_files import probability_chunks
 
     chunks = list(probability_chunks(source))
     if not chunks:

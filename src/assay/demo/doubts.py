@@ -10,9 +10,9 @@ from assay import monitors
 from assay.demo.setting import Setting
 from assay.engine import progress
 from assay.guard import Guard
-from assay.monitors.separation import separation
 from assay.network import Network
 from assay.report import Section
+from assay.statistics.auroc import separation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

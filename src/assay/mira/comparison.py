@@ -9,7 +9,7 @@ import pandas as pd
 
 from assay.engine import mapped
 from assay.errors import InputError
-from assay.mira import pictures
+from assay.mira import figures as pictures
 from assay.mira.result import MiraResult
 from assay.mira.score import Layers, scores
 from assay.mira.settings import Settings

@@ -13,10 +13,10 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.mira.settings import Settings
 from assay.monitors import ODIN, Energy, Mahalanobis, Monitor
-from assay.monitors.reservoir import Reservoir
-from assay.monitors.separation import separation
+from assay.monitors.parts.reservoir import Reservoir
 from assay.network import Network, length, perturbable, replaced, rows
 from assay.network.batches import Batches
+from assay.statistics.auroc import separation
 from assay.trace import Inputs, Trace
 
 TEMPERATURES = (500.0, 1000.0, 2000.0)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.monitors import Mahalanobis
-from assay.monitors.moments import ClassMoments
+from assay.monitors.parts.moments import ClassMoments
 from assay.trace import Trace
 
 Reference = Literal["nearest", "predicted"]

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.mira import pictures
+from assay.mira import figures as pictures
 from assay.storage import storable
 from assay.table import tabled
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.mira import pictures
+from assay.mira import figures as pictures
 from assay.monitors import Energy
-from assay.monitors.separation import separation
 from assay.network import Network, perturbable, replaced
+from assay.statistics.auroc import separation
 from assay.storage import storable
 from assay.table import tabled
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
 from assay.errors import InputError
-from assay.mira import pictures
+from assay.mira import figures as pictures
 from assay.mira.comparison import MonitorabilityComparison, compare_monitorability
 from assay.mira.detection import Tuning, detection_table
 from assay.mira.settings import Settings

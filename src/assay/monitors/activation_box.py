@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import row_blocks
-from assay.monitors.class_rows import UNSEEN, features_by_class, unseen_remedy
-from assay.monitors.clusters import ELBOW, assigned
 from assay.monitors.monitor import Monitor
-from assay.monitors.projection import (
+from assay.monitors.parts.class_rows import UNSEEN, features_by_class, unseen_remedy
+from assay.monitors.parts.clusters import ELBOW, assigned
+from assay.monitors.parts.projection import (
     GEODESIC,
     KINDS,
     PRINCIPAL,
@@ -20,6 +19,7 @@ from assay.monitors.projection import (
     principal,
     projected,
 )
+from assay.monitors.parts.row_blocks import row_blocks
 from assay.trace import Trace
 
 BLOCK = 1024

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.class_rows import features_by_class, some_class, teaching, unseen_remedy
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.class_rows import features_by_class, some_class, teaching, unseen_remedy
 from assay.trace import Trace
 
 WORD = 64

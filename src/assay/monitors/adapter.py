@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import fitting_classes
-from assay.monitors.sample import TraceSample
-from assay.monitors.unsaved import _Unsaved, one_score_per_row
+from assay.monitors.parts.row_blocks import fitting_classes
+from assay.monitors.parts.row_sample import TraceSample
+from assay.monitors.parts.unsaved import _Unsaved, one_score_per_row
 from assay.trace import Trace
 
 READS = ("features", "logits")

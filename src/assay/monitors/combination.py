@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.joint_fit import fit_together
 from assay.monitors.monitor import Monitor
-from assay.monitors.reservoir import Reservoir
-from assay.monitors.sample import TraceSample
+from assay.monitors.parts.joint_fit import fit_together
+from assay.monitors.parts.reservoir import Reservoir
+from assay.monitors.parts.row_sample import TraceSample
 from assay.network.graph import under_tracer
 from assay.trace import Trace
 

@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.exponentials import log_sum_exp
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.exponentials import log_sum_exp
 from assay.trace import Trace
 
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import in_blocks, row_blocks
-from assay.monitors.class_rows import UNSEEN, no_class, teaching, unseen_remedy
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.class_rows import UNSEEN, no_class, teaching, unseen_remedy
+from assay.monitors.parts.row_blocks import in_blocks, row_blocks
 from assay.trace import Trace
 
 FLAT = 1e-2

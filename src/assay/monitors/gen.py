@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.exponentials import Exponentials
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.exponentials import Exponentials
 from assay.trace import Trace
 
 

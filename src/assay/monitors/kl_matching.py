@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from assay.monitors.blocks import fitting_classes, in_blocks
-from assay.monitors.exponentials import Exponentials
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.exponentials import Exponentials
+from assay.monitors.parts.row_blocks import fitting_classes, in_blocks
 from assay.trace import Trace
 
 

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.monitors.monitor import Monitor
-from assay.monitors.reservoir import Reservoir
-from assay.monitors.search import nearest_rows
+from assay.monitors.parts.nearest import nearest_rows
+from assay.monitors.parts.reservoir import Reservoir
 from assay.trace import Trace
 
 _ROWS = 4096  # whose last step is taken in double precision at a time

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.covariance import checked_estimator, class_axes, precision, whitening
-from assay.monitors.moments import ClassMoments
 from assay.monitors.monitor import Monitor
-from assay.monitors.perturbation import GRADIENTS, perturbed_scores
+from assay.monitors.parts.covariance import checked_estimator, class_axes, precision, whitening
+from assay.monitors.parts.input_step import GRADIENTS, perturbed_scores
+from assay.monitors.parts.moments import ClassMoments
 from assay.network import Network
 from assay.trace import Trace
 

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from assay.monitors.exponentials import doubt
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.exponentials import doubt
 from assay.trace import Trace
 
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.monitors.monitor import Monitor
-from assay.monitors.uncertainty import MEASURES, check_measure
+from assay.monitors.parts.uncertainty import MEASURES, check_measure
 from assay.network import Network
 from assay.trace import Trace
 

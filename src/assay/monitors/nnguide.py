@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.exponentials import log_sum_exp
 from assay.monitors.knn import normalised
 from assay.monitors.monitor import Monitor
-from assay.monitors.reservoir import Reservoir
-from assay.monitors.search import largest_products
+from assay.monitors.parts.exponentials import log_sum_exp
+from assay.monitors.parts.nearest import largest_products
+from assay.monitors.parts.reservoir import Reservoir
 from assay.trace import Trace
 
 

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.exponentials import doubt
 from assay.monitors.monitor import Monitor
-from assay.monitors.perturbation import GRADIENTS, perturbed_scores
+from assay.monitors.parts.exponentials import doubt
+from assay.monitors.parts.input_step import GRADIENTS, perturbed_scores
 from assay.network import Network
 from assay.trace import Trace
 

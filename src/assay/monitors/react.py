@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import in_blocks, row_blocks
 from assay.monitors.energy import Energy
-from assay.monitors.head import HeadFit
 from assay.monitors.monitor import Monitor
-from assay.monitors.reservoir import Reservoir
+from assay.monitors.parts.head import HeadFit
+from assay.monitors.parts.reservoir import Reservoir
+from assay.monitors.parts.row_blocks import in_blocks, row_blocks
 from assay.trace import Trace
 
 _ROWS = 1024  # scored at a time: intermediate results stay in cache

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.alocc import OPTIMIZERS, Training, Weights, realness, reconstructed, trained
-from assay.monitors.blocks import fitting_classes, row_blocks
-from assay.monitors.class_rows import UNSEEN, unseen_remedy
 from assay.monitors.monitor import Monitor
-from assay.monitors.reservoir import Reservoir
+from assay.monitors.parts.alocc import OPTIMIZERS, Training, Weights, realness, reconstructed, trained
+from assay.monitors.parts.class_rows import UNSEEN, unseen_remedy
+from assay.monitors.parts.reservoir import Reservoir
+from assay.monitors.parts.row_blocks import fitting_classes, row_blocks
 from assay.trace import Trace
 
 ALL = -1

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from assay.monitors.covariance import checked_estimator, class_axes, precision
 from assay.monitors.mahalanobis import tied_whitening
-from assay.monitors.moments import ClassMoments
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.covariance import checked_estimator, class_axes, precision
+from assay.monitors.parts.moments import ClassMoments
 from assay.trace import Trace
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.unsaved import _Unsaved, one_score_per_row
+from assay.monitors.parts.unsaved import _Unsaved, one_score_per_row
 from assay.trace import Trace
 
 

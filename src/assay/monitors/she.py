@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from assay.monitors.blocks import in_blocks
-from assay.monitors.class_rows import UNSEEN, some_class, teaching
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.class_rows import UNSEEN, some_class, teaching
+from assay.monitors.parts.row_blocks import in_blocks
 from assay.trace import Trace
 
 

@@ -8,10 +8,10 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import fitting_classes
 from assay.monitors.max_softmax import MaxSoftmax
 from assay.monitors.monitor import Monitor
-from assay.monitors.sample import TraceSample
+from assay.monitors.parts.row_blocks import fitting_classes
+from assay.monitors.parts.row_sample import TraceSample
 from assay.trace import Trace
 
 COLDEST, HOTTEST = 1e-2, 1e2

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import in_blocks, row_blocks
-from assay.monitors.exponentials import log_sum_exp
-from assay.monitors.head import HeadFit
-from assay.monitors.moments import ClassMoments
 from assay.monitors.monitor import Monitor
-from assay.monitors.reservoir import Reservoir
+from assay.monitors.parts.exponentials import log_sum_exp
+from assay.monitors.parts.head import HeadFit
+from assay.monitors.parts.moments import ClassMoments
+from assay.monitors.parts.reservoir import Reservoir
+from assay.monitors.parts.row_blocks import in_blocks, row_blocks
 from assay.trace import Trace
 
 _ROWS = 1024  # scored at a time: intermediate results stay in cache

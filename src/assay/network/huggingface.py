@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from assay.errors import InputError
 from assay.extras import expect_installed
 from assay.network.batches import encoded
+from assay.network.feature_pooling import Pool
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.network import Network
-from assay.network.pooling import Pool
 from assay.network.taps import PENULTIMATE
 from assay.trace import Inputs
 

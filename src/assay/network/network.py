@@ -14,9 +14,9 @@ from assay.errors import AssayError, GradientError, InputError
 from assay.identity import COMPILED, digest, module_identity
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
+from assay.network.feature_pooling import Pool, checked, named_pool, pooled
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.inputs import Form, form_of, length, perturbable, replaced, shapes
-from assay.network.pooling import Pool, checked, named_pool, pooled
 from assay.network.taps import PENULTIMATE, evaluating, first_tensor, heard, modules_of, thinned
 from assay.trace import Inputs, Trace
 
@@ -25,7 +25,7 @@ class Network:
     """A classifier and the layers to watch.
 
     `layers` are module names, or "penultimate": the input of the last Linear that runs in the forward pass.
-    `pool` overrides how a layer's output becomes one row per input (see `assay.network.pooling`): for all
+    `pool` overrides how a layer's output becomes one row per input (`assay.network.feature_pooling`): for all
     layers, or a dict for some. A module may return logits, an object with `.logits`, or a tuple whose first
     tensor is the logits. Always runs in evaluation mode and leaves the module as it was.
 

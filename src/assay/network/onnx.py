@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError
+from assay.network.feature_pooling import Pool, pooled
 from assay.network.graph import NetworkGraph
 from assay.network.inputs import length
 from assay.network.network import Network
 from assay.network.onnx_graph import OnnxGraph
-from assay.network.pooling import Pool, pooled
 from assay.network.taps import PENULTIMATE
 from assay.trace import Inputs
 

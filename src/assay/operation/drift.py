@@ -164,7 +164,7 @@ class DriftWatch:
         )
 
     def plot(self) -> "Figure":
-        from assay.operation.drawing import drift_figure
+        from assay.operation.figures import drift_figure
 
         return drift_figure(self.to_frame(), self.reference_rate_, self.false_alarm_rate)
 

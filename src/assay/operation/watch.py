@@ -12,17 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.accuracy.counts import PredictionCounts
+from assay.accuracy.estimator import AccuracyEstimator
+from assay.accuracy.result import AccuracyEstimates
 from assay.errors import InputError
 from assay.guard import Guard, OnnxGuard, Verdict
+from assay.operation.counted import WatchRecord
 from assay.operation.drift import DriftState, DriftWatch
-from assay.operation.record import WatchRecord
 from assay.reshaping.bins import Bins
 from assay.reshaping.histogram import Histogram
 from assay.storage import load, save
 from assay.trace import Trace
-from assay.volatility.estimates.counts import PredictionCounts
-from assay.volatility.estimates.estimator import AccuracyEstimator
-from assay.volatility.estimates.result import AccuracyEstimates
 from assay.volatility.watch import VolatilityState, VolatilityWatch
 
 HELD = 256

@@ -15,3 +15,29 @@ stands for what is happening out there.
 | worker, process | the solver's own process, and the one that may end it |
 | indicator, bootstrap, weighting, estimate, trials | what follows for accuracy, and how sure that is |
 """
+
+from assay.reshaping.bins import Bins
+from assay.reshaping.bounds.neuron_bounds import neuron_bounds
+from assay.reshaping.estimate import Estimate
+from assay.reshaping.histogram import Histogram
+from assay.reshaping.indicator import accuracy, recall
+from assay.reshaping.mismatch import CannotMatchError
+from assay.reshaping.similarity import implied_kappa, kl_similarity, portion_similarity
+from assay.reshaping.subset import Reshaping, reshape
+from assay.reshaping.trials import ReshapingTrials
+
+__all__ = [
+    "Bins",
+    "CannotMatchError",
+    "Estimate",
+    "Histogram",
+    "Reshaping",
+    "ReshapingTrials",
+    "accuracy",
+    "implied_kappa",
+    "kl_similarity",
+    "neuron_bounds",
+    "portion_similarity",
+    "recall",
+    "reshape",
+]

@@ -19,7 +19,7 @@ from scipy.stats import beta
 from torch import Tensor
 
 from assay.engine import mapped
-from assay.reshaping.patterns import Floats, Patterns
+from assay.reshaping.solver.patterns import Floats, Patterns
 
 BUDGET = 2e8  # draws in all; large sets need fewer replicates, their intervals being narrow
 FEWEST = 100

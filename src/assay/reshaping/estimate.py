@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.reshaping import certificate
 from assay.reshaping.bootstrap import bootstrap_function, bootstrap_ratio
-from assay.reshaping.cells import Cells
-from assay.reshaping.indicator import Indicator, Ratio, name_of
-from assay.reshaping.patterns import Floats, Patterns
-from assay.reshaping.process import solved
-from assay.reshaping.program import Problem, distinct
+from assay.reshaping.indicator import Indicator, Share, name_of
+from assay.reshaping.occupied_bins import Cells
+from assay.reshaping.solver import certificate
+from assay.reshaping.solver.patterns import Floats, Patterns
+from assay.reshaping.solver.process import solved
+from assay.reshaping.solver.program import Problem, distinct
 from assay.reshaping.weighting import balanced
 from assay.storage import storable
 from assay.table import tabled
@@ -110,7 +110,7 @@ class Estimate:
 
     def plot(self) -> "Figure":
         """The estimates and their intervals, one above the other."""
-        from assay.reshaping.pictures import estimate_figure
+        from assay.reshaping.figures import estimate_figure
 
         return estimate_figure(self.to_frame(), self.name)
 
@@ -136,7 +136,7 @@ def estimated(
     weights = (weighting.weights / problem.multiplicity)[member]
     points = _Points(table, problem, np.flatnonzero(kept), weights, labels, predictions, total)
     resampling = _Resampling(replicates, np.random.default_rng(seed), engine)
-    if isinstance(indicator, Ratio):
+    if isinstance(indicator, Share):
         answers = _of_ratio(indicator, points, resampling, time_limit)
     else:
         answers = _of_function(indicator, points, resampling)
@@ -197,7 +197,7 @@ class _Answers:
     span: tuple[float | None, float | None] = (None, None)
 
 
-def _of_ratio(indicator: Ratio, points: _Points, resampling: _Resampling, time_limit: float) -> _Answers:
+def _of_ratio(indicator: Share, points: _Points, resampling: _Resampling, time_limit: float) -> _Answers:
     numerator, denominator = indicator.parts(points.labels, points.predictions)
     top, bottom = numerator[points.kept], denominator[points.kept]
     if not bottom.any():

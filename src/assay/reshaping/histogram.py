@@ -14,8 +14,8 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.identity import digest
 from assay.reshaping.bins import Bins
-from assay.reshaping.patterns import Integers
 from assay.reshaping.privacy import Privacy, private_counts
+from assay.reshaping.solver.patterns import Integers
 from assay.storage import storable
 from assay.table import tabled
 from assay.trace import Trace
@@ -180,7 +180,7 @@ class Histogram:
 
     def plot(self) -> "Figure":
         """Portions per bin of the first neurons."""
-        from assay.reshaping.pictures import histogram_figure
+        from assay.reshaping.figures import histogram_figure
 
         return histogram_figure({"counted": self})
 

@@ -2,17 +2,28 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.reshaping.patterns import Floats
+from assay.reshaping.solver.patterns import Floats
 
 Labels: TypeAlias = Tensor | NDArray[Any]
 Flags: TypeAlias = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
+
+
+@runtime_checkable
+class Share(Protocol):
+    """A ratio of sums over points: `Ratio`, and the room `assay.accuracy`, which stands for its indicator."""
+
+    @property
+    def name(self) -> str: ...
+
+    def parts(self, labels: Labels, predictions: Labels) -> tuple[Floats, Floats]:
+        """Per point what it adds to the numerator and to the denominator."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,7 @@ class Ratio:
         return counted * self.hits(truth, guess), counted
 
 
-Indicator: TypeAlias = Ratio | Callable[[Tensor, Tensor], float]
+Indicator: TypeAlias = Share | Callable[[Tensor, Tensor], float]
 
 
 def name_of(indicator: Indicator) -> str:

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 
 from assay.errors import UndecidedError
-from assay.reshaping import certificate
-from assay.reshaping.cells import Cells
 from assay.reshaping.histogram import Histogram
-from assay.reshaping.patterns import Floats
-from assay.reshaping.process import solved
-from assay.reshaping.program import Problem
+from assay.reshaping.occupied_bins import Cells
+from assay.reshaping.solver import certificate
+from assay.reshaping.solver.patterns import Floats
+from assay.reshaping.solver.process import solved
+from assay.reshaping.solver.program import Problem
 
 
 class CannotMatchError(UndecidedError):

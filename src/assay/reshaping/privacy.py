@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.errors import InputError
-from assay.reshaping.patterns import Floats, Integers
+from assay.reshaping.solver.patterns import Floats, Integers
 from assay.storage import storable
 
 MECHANISMS = ("geometric", "gaussian")

@@ -4,7 +4,7 @@ import numpy as np
 
 from assay.errors import InputError
 from assay.reshaping.histogram import Histogram
-from assay.reshaping.patterns import Floats
+from assay.reshaping.solver.patterns import Floats
 
 
 def portion_similarity(a: Histogram, b: Histogram) -> float:

@@ -14,16 +14,16 @@ from torch import Tensor
 from assay.engine import checked_engine
 from assay.errors import AssayError, InputError
 from assay.network import Network
-from assay.reshaping import certificate
-from assay.reshaping.cells import Cells
 from assay.reshaping.estimate import Estimate, estimated
 from assay.reshaping.histogram import Histogram
 from assay.reshaping.indicator import Indicator, accuracy
 from assay.reshaping.mismatch import CannotMatchError, mismatch
-from assay.reshaping.patterns import Integers
-from assay.reshaping.process import solved
-from assay.reshaping.program import Problem
+from assay.reshaping.occupied_bins import Cells
 from assay.reshaping.similarity import portion_similarity
+from assay.reshaping.solver import certificate
+from assay.reshaping.solver.patterns import Integers
+from assay.reshaping.solver.process import solved
+from assay.reshaping.solver.program import Problem
 from assay.storage import storable
 from assay.table import tabled
 from assay.trace import Trace
@@ -155,13 +155,13 @@ class Reshaping:
 
     def plot(self, neurons: int = 2) -> "Figure":
         """Histograms before, after and in operation, of the neurons that changed most (Fig. 3)."""
-        from assay.reshaping.pictures import shape_figure
+        from assay.reshaping.figures import shape_figure
 
         return shape_figure(self.to_frame(), neurons)
 
     def plot_classes(self, operational_labels: Tensor | None = None) -> "Figure":
         """Class frequencies before and after, and in operation where labels are known (Fig. 4a)."""
-        from assay.reshaping.pictures import class_figure
+        from assay.reshaping.figures import class_figure
 
         return class_figure(self.class_frequencies(), operational_labels)
 

@@ -51,7 +51,7 @@ class ReshapingTrials:
 
     def plot(self) -> "Figure":
         """Fig. 4b; points above the diagonal came closer."""
-        from assay.reshaping.pictures import trials_figure
+        from assay.reshaping.figures import trials_figure
 
         return trials_figure(self.trials)
 

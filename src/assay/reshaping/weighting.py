@@ -15,8 +15,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from assay.reshaping.patterns import Floats
-from assay.reshaping.program import Problem
+from assay.reshaping.solver.patterns import Floats
+from assay.reshaping.solver.program import Problem
 
 STEPS = 2000
 

@@ -59,7 +59,7 @@ class VolatilityComparison:
         return pd.DataFrame({"stream": names, "log_vc": np.concatenate([self.reference, self.suspect])})
 
     def plot(self) -> "Figure":
-        from assay.volatility.drawing import comparison_figure
+        from assay.volatility.figures import comparison_figure
 
         return comparison_figure(self.reference, self.suspect)
 

@@ -31,7 +31,7 @@ from scipy.stats import beta, norm
 
 from assay.storage import storable
 from assay.volatility.certainty import Doubles
-from assay.volatility.reference import Reference
+from assay.volatility.clean_reference import Reference
 
 LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Shares q of clean margins that a contaminated row is bet to lie among."""

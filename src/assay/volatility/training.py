@@ -107,6 +107,6 @@ class TrainingRecord:
         )
 
     def plot(self) -> "Figure":
-        from assay.volatility.drawing import training_figure
+        from assay.volatility.figures import training_figure
 
         return training_figure(self.to_frame())

@@ -14,9 +14,9 @@ from assay.identity import digest
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility.certainty import FEWEST, margin, margins
+from assay.volatility.clean_reference import Reference
 from assay.volatility.evidence import LESS, MORE, Evidence
 from assay.volatility.probabilities import bad_rows, checked, taken
-from assay.volatility.reference import Reference
 from assay.volatility.rolling import RollingVolatility
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class VolatilityWatch:
         )
 
     def plot(self) -> "Figure":
-        from assay.volatility.drawing import watch_figure
+        from assay.volatility.figures import watch_figure
 
         return watch_figure(self.to_frame(), self.reference, self.false_alarm_rate)
 

@@ -16,11 +16,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from assay.errors import AssayError, InputError, StorageError
-from assay.omniinput.annotation_image import image_address
-from assay.omniinput.annotation_items import AnnotationItems
-from assay.omniinput.annotation_order import Turn
-from assay.omniinput.annotation_queue import AnnotationQueue
-from assay.omniinput.annotation_store import Label
+from assay.omniinput.annotation.image import image_address
+from assay.omniinput.annotation.items import AnnotationItems
+from assay.omniinput.annotation.order import Turn
+from assay.omniinput.annotation.queue import AnnotationQueue
+from assay.omniinput.annotation.store import Label
 from assay.web.body import TooLarge, body_of
 from assay.web.token import TokenRequired
 from assay.web.visitors import OwnPagesOnly

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from assay.omniinput.annotation_queue import AnnotationQueue
-from assay.omniinput.annotation_store import AnnotationStore
+from assay.omniinput.annotation.queue import AnnotationQueue
+from assay.omniinput.annotation.store import AnnotationStore
 from assay.web.annotation import GUIDELINE, QUESTION, AnnotationPage
 from assay.web.listening import address_of, listening, serve_until_stopped
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from assay.faults.shift.blocks import padded, transformed, widened
+from assay.faults.shift.tiles import padded, transformed, widened
 
 
 def pixelate(images: Tensor, severity: int, _: torch.Generator) -> Tensor:

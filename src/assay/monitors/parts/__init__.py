@@ -1,0 +1,1 @@
+"""What monitors are made of: moments, covariances, samples, searches."""

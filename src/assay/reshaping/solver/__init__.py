@@ -1,0 +1,1 @@
+"""Which test points to keep: relaxation, rounding, certificate. Knows no torch."""
