@@ -57,8 +57,8 @@ from .operation import Watch as Watch
 from .report import write_report as write_report
 from .reshaping import Bins as Bins
 from .reshaping import CannotMatchError as CannotMatchError
-from .reshaping import Estimate as Estimate
 from .reshaping import Histogram as Histogram
+from .reshaping import IndicatorEstimate as IndicatorEstimate
 from .reshaping import Reshaping as Reshaping
 from .reshaping import ReshapingTrials as ReshapingTrials
 from .reshaping import implied_kappa as implied_kappa

@@ -249,9 +249,14 @@ def test_a_solver_that_lies_is_caught(scene, monkeypatch):
         assay.reshape(test, operational, epsilon=0.02)
 
 
-def test_reshaping_loads_no_solver_into_this_process():
-    """highspy and ortools cannot be loaded together, so only the solver's own process loads highspy."""
-    code = "import assay, sys; assay.reshape, assay.Histogram; print('highspy' in sys.modules)"
+@pytest.mark.parametrize(
+    ("imported", "absent"),
+    [("assay; assay.reshape, assay.Histogram", "highspy"), ("assay.reshaping.solver.worker", "torch")],
+    ids=["no solver in this process", "no torch in the solver's process"],
+)
+def test_each_process_loads_only_what_it_needs(imported, absent):
+    """highspy and ortools cannot be loaded together; torch would only delay the solver's process."""
+    code = f"import sys; import {imported}; print({absent!r} in sys.modules)"
     path = ":".join(sys.path)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": path}, check=True

@@ -12,7 +12,7 @@ from assay.cli.status import ALARM, UNDECIDED
 from assay.errors import InputError
 
 if TYPE_CHECKING:
-    from assay import Estimate, Histogram, Reshaping, Trace
+    from assay import Histogram, IndicatorEstimate, Reshaping, Trace
 
 
 def reshape(
@@ -113,7 +113,7 @@ def _refuse(error: Any, as_json: bool) -> None:
     print(error.cells.head(10).to_string(index=False))
 
 
-def _report(result: "Reshaping", estimates: "list[Estimate]", as_json: bool) -> None:
+def _report(result: "Reshaping", estimates: "list[IndicatorEstimate]", as_json: bool) -> None:
     if as_json:
         facts = {
             "points": len(result.kept),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.network import Network
-from assay.reshaping.bounds.neuron_bounds import Limit, neuron_bounds
+from assay.reshaping.bounds import Limit, neuron_bounds
 from assay.storage import storable
 from assay.trace import Trace
 

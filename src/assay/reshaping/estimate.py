@@ -10,13 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.reshaping.bootstrap import bootstrap_function, bootstrap_ratio
-from assay.reshaping.indicator import Indicator, Share, name_of
-from assay.reshaping.occupied_bins import Cells
-from assay.reshaping.solver import certificate
-from assay.reshaping.solver.patterns import Floats, Patterns
-from assay.reshaping.solver.process import solved
-from assay.reshaping.solver.program import Problem, distinct
+from assay.reshaping.array_types import Floats
+from assay.reshaping.indicator import Indicator, RatioIndicator, name_of
+from assay.reshaping.indicator_bootstrap import bootstrap_function, bootstrap_ratio
+from assay.reshaping.occupied_bins import OccupiedBins
+from assay.reshaping.solver import Patterns, SubsetProblem, certificate, distinct, solved
 from assay.reshaping.weighting import balanced
 from assay.storage import storable
 from assay.table import tabled
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
 RESAMPLES = 50
 
 
-@storable("Estimate")
+@storable("IndicatorEstimate")
 @dataclass(frozen=True)
-class Estimate:
+class IndicatorEstimate:
     """One indicator out there, estimated in three ways from the same histograms.
 
     `value` with `lower` and `upper`: on the kept points (the paper's estimate), with a bootstrap interval
@@ -116,7 +114,7 @@ class Estimate:
 
 
 def estimated(
-    table: Cells,
+    table: OccupiedBins,
     total: int,
     epsilon: float,
     kept: NDArray[np.bool_],
@@ -129,20 +127,20 @@ def estimated(
     seed: int,
     time_limit: float,
     engine: str = "here",
-) -> Estimate:
-    """All of it; see `Estimate`."""
+) -> IndicatorEstimate:
+    """All of it; see `IndicatorEstimate`."""
     problem, member = table.problem(total, epsilon)
     weighting = balanced(problem)
     weights = (weighting.weights / problem.multiplicity)[member]
     points = _Points(table, problem, np.flatnonzero(kept), weights, labels, predictions, total)
     resampling = _Resampling(replicates, np.random.default_rng(seed), engine)
-    if isinstance(indicator, Share):
+    if isinstance(indicator, RatioIndicator):
         answers = _of_ratio(indicator, points, resampling, time_limit)
     else:
         answers = _of_function(indicator, points, resampling)
     tail = (1 - confidence) / 2
     lower, upper = (float(end) for end in np.quantile(answers.draws, [tail, 1 - tail]))
-    return Estimate(
+    return IndicatorEstimate(
         name_of(indicator),
         answers.value,
         min(lower, answers.value),
@@ -162,8 +160,8 @@ def estimated(
 class _Points:
     """The test points: which are kept, what each weighs, and the histograms they are to match."""
 
-    table: Cells
-    problem: Problem
+    table: OccupiedBins
+    problem: SubsetProblem
     kept: NDArray[np.int64]
     weights: Floats
     labels: Tensor
@@ -197,7 +195,9 @@ class _Answers:
     span: tuple[float | None, float | None] = (None, None)
 
 
-def _of_ratio(indicator: Share, points: _Points, resampling: _Resampling, time_limit: float) -> _Answers:
+def _of_ratio(
+    indicator: RatioIndicator, points: _Points, resampling: _Resampling, time_limit: float
+) -> _Answers:
     numerator, denominator = indicator.parts(points.labels, points.predictions)
     top, bottom = numerator[points.kept], denominator[points.kept]
     if not bottom.any():
@@ -245,7 +245,7 @@ def _of_function(indicator: Any, points: _Points, resampling: _Resampling) -> _A
 
 
 def indicator_range(
-    patterns: Patterns, problem: Problem, numerator: Floats, denominator: Floats, time_limit: float
+    patterns: Patterns, problem: SubsetProblem, numerator: Floats, denominator: Floats, time_limit: float
 ) -> tuple[float, float]:
     """Least and greatest ratio over all weightings within epsilon: two linear programs, and their proofs."""
     _, outcome = np.unique(np.stack([numerator, denominator]), axis=1, return_inverse=True)
@@ -257,7 +257,7 @@ def indicator_range(
     columns, multiplicity, member = distinct(wider)
     first = np.empty(columns.points, np.int64)
     first[member[::-1]] = np.arange(len(member))[::-1]
-    split = Problem(
+    split = SubsetProblem(
         Patterns(np.ascontiguousarray(columns.codes[:-1]), patterns.sizes),
         multiplicity,
         np.zeros(patterns.cells, np.int64),

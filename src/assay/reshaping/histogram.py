@@ -13,9 +13,9 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.identity import digest
+from assay.reshaping.array_types import Integers
 from assay.reshaping.bins import Bins
 from assay.reshaping.privacy import Privacy, private_counts
-from assay.reshaping.solver.patterns import Integers
 from assay.storage import storable
 from assay.table import tabled
 from assay.trace import Trace

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.reshaping.solver.patterns import Floats
+from assay.reshaping.array_types import Floats
 
 Labels: TypeAlias = Tensor | NDArray[Any]
 Flags: TypeAlias = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 
 
 @runtime_checkable
-class Share(Protocol):
+class RatioIndicator(Protocol):
     """A ratio of sums over points: `Ratio`, and the room `assay.accuracy`, which stands for its indicator."""
 
     @property
@@ -59,7 +59,7 @@ class Ratio:
         return counted * self.hits(truth, guess), counted
 
 
-Indicator: TypeAlias = Share | Callable[[Tensor, Tensor], float]
+Indicator: TypeAlias = RatioIndicator | Callable[[Tensor, Tensor], float]
 
 
 def name_of(indicator: Indicator) -> str:

@@ -4,12 +4,10 @@ import numpy as np
 import pandas as pd
 
 from assay.errors import UndecidedError
+from assay.reshaping.array_types import Floats
 from assay.reshaping.histogram import Histogram
-from assay.reshaping.occupied_bins import Cells
-from assay.reshaping.solver import certificate
-from assay.reshaping.solver.patterns import Floats
-from assay.reshaping.solver.process import solved
-from assay.reshaping.solver.program import Problem
+from assay.reshaping.occupied_bins import OccupiedBins
+from assay.reshaping.solver import SubsetProblem, certificate, solved
 
 
 class CannotMatchError(UndecidedError):
@@ -30,7 +28,7 @@ class CannotMatchError(UndecidedError):
 
 
 def mismatch(
-    table: Cells, operational: Histogram, problem: Problem, time_limit: float, seed: int
+    table: OccupiedBins, operational: Histogram, problem: SubsetProblem, time_limit: float, seed: int
 ) -> CannotMatchError:
     """The diagnosis, from a linear program of its own: the least epsilon, and which cells it hangs on."""
     found = solved(problem, "diagnose", time_limit, seed=seed) if problem.patterns.points else {}
@@ -58,7 +56,9 @@ def mismatch(
     )
 
 
-def _at_fault(table: Cells, operational: Histogram, problem: Problem, multipliers: Floats) -> pd.DataFrame:
+def _at_fault(
+    table: OccupiedBins, operational: Histogram, problem: SubsetProblem, multipliers: Floats
+) -> pd.DataFrame:
     """Cells that operation fills and the test set cannot, then those whose limits bind the least epsilon."""
     everything = np.ones(table.patterns.points, bool)
     frame = table.frame(operational, test=everything)

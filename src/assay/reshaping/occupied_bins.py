@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from assay.reshaping.array_types import Integers
 from assay.reshaping.histogram import Histogram
-from assay.reshaping.solver.patterns import Integers, Patterns
-from assay.reshaping.solver.program import Problem, Target, distinct
+from assay.reshaping.solver import Patterns, PortionTarget, SubsetProblem, distinct
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class OccupiedBins:
     """The patterns of all test points, the operational counts per cell, and which bin each cell is."""
 
     patterns: Patterns
@@ -22,7 +22,7 @@ class Cells:
     bin: Integers
 
     @classmethod
-    def of(cls, bins: NDArray[Any], operational: Histogram) -> "Cells":
+    def of(cls, bins: NDArray[Any], operational: Histogram) -> "OccupiedBins":
         """`bins` (points, neurons) as `Bins.cells` gives them; O(points x neurons)."""
         first = min(int(bins.min(initial=0)), operational.first)
         last = max(int(bins.max(initial=0)), operational.first + operational.window.shape[1] - 1)
@@ -47,14 +47,14 @@ class Cells:
 
     def problem(
         self, total: int, epsilon: float, candidates: NDArray[np.bool_] | None = None
-    ) -> tuple[Problem, Integers]:
+    ) -> tuple[SubsetProblem, Integers]:
         """Definition 4 over distinct patterns, and which of them each candidate has."""
         everything = np.ones(self.patterns.points, bool) if candidates is None else candidates
         fixed = self.patterns.take(np.flatnonzero(~everything))
         patterns, multiplicity, member = distinct(self.patterns.take(np.flatnonzero(everything)))
-        target = Target(self.operational, total, epsilon)
+        target = PortionTarget(self.operational, total, epsilon)
         counts = np.rint(fixed.totals()).astype(np.int64)
-        return Problem(patterns, multiplicity, counts, fixed.points, target), member
+        return SubsetProblem(patterns, multiplicity, counts, fixed.points, target), member
 
     def frame(self, operational: Histogram, **points: NDArray[np.bool_]) -> pd.DataFrame:
         """A row per cell: neuron, bin, the operational portion, and the portion of each set of points."""

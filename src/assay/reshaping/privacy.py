@@ -18,13 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.errors import InputError
-from assay.reshaping.solver.patterns import Floats, Integers
+from assay.reshaping.array_types import Floats, Integers
 from assay.storage import storable
 
 MECHANISMS = ("geometric", "gaussian")
 
 
-@storable("reshaping.privacy.Privacy")
+@storable("reshaping.Privacy")
 @dataclass(frozen=True)
 class Privacy:
     """(epsilon, delta) for adding or removing one input, and how it was reached."""

@@ -3,8 +3,8 @@
 import numpy as np
 
 from assay.errors import InputError
+from assay.reshaping.array_types import Floats
 from assay.reshaping.histogram import Histogram
-from assay.reshaping.solver.patterns import Floats
 
 
 def portion_similarity(a: Histogram, b: Histogram) -> float:

@@ -14,16 +14,14 @@ from torch import Tensor
 from assay.engine import checked_engine
 from assay.errors import AssayError, InputError
 from assay.network import Network
-from assay.reshaping.estimate import Estimate, estimated
+from assay.reshaping.array_types import Integers
+from assay.reshaping.estimate import IndicatorEstimate, estimated
 from assay.reshaping.histogram import Histogram
 from assay.reshaping.indicator import Indicator, accuracy
-from assay.reshaping.mismatch import CannotMatchError, mismatch
-from assay.reshaping.occupied_bins import Cells
+from assay.reshaping.mismatch import mismatch
+from assay.reshaping.occupied_bins import OccupiedBins
 from assay.reshaping.similarity import portion_similarity
-from assay.reshaping.solver import certificate
-from assay.reshaping.solver.patterns import Integers
-from assay.reshaping.solver.process import solved
-from assay.reshaping.solver.program import Problem
+from assay.reshaping.solver import SubsetProblem, certificate, solved
 from assay.storage import storable
 from assay.table import tabled
 from assay.trace import Trace
@@ -85,8 +83,8 @@ class Reshaping:
         seed: int = 0,
         time_limit: float = 300.0,
         engine: str = "here",
-    ) -> Estimate:
-        """The indicator out there, with all that these histograms can say about it; see `Estimate`.
+    ) -> IndicatorEstimate:
+        """The indicator out there, with all that these histograms can say about it; see `IndicatorEstimate`.
 
         `indicator` is `assay.accuracy`, `assay.recall(label)`, or any function of (labels, predictions).
         `engine` says where resampling runs: "here", "processes" or "ray", with the same result.
@@ -115,8 +113,8 @@ class Reshaping:
         )
 
     @cached_property
-    def table(self) -> Cells:
-        return Cells.of(self.cells.numpy(), self.operational)
+    def table(self) -> OccupiedBins:
+        return OccupiedBins.of(self.cells.numpy(), self.operational)
 
     def summary(self) -> str:
         """What was kept and what that means."""
@@ -206,7 +204,7 @@ def reshape(
         kept, bound = torch.ones(len(test), dtype=torch.bool), len(test)
     else:
         kept, bound = _solve(
-            Cells.of(bins.numpy(), operational), operational, epsilon, removable, time_limit, seed
+            OccupiedBins.of(bins.numpy(), operational), operational, epsilon, removable, time_limit, seed
         )
     labels = test.labels
     result = Reshaping(
@@ -228,7 +226,7 @@ def reshape(
 
 
 def _solve(
-    table: Cells,
+    table: OccupiedBins,
     operational: Histogram,
     epsilon: float,
     removable: NDArray[np.bool_],
@@ -254,7 +252,7 @@ def _solve(
     return torch.from_numpy(kept), bound
 
 
-def proven_bound(problem: Problem, found: dict[str, dict[str, Any]]) -> int:
+def proven_bound(problem: SubsetProblem, found: dict[str, dict[str, Any]]) -> int:
     """The limit that the solver's multipliers prove, checked here in passes over the points."""
     bound = certificate.single_neuron_bound(problem)
     if "bound" in found:
@@ -323,6 +321,3 @@ def _check(
             f"expected a histogram of this network ({network.fingerprint}), got one of "
             f"{operational.bins.network}; count operation with bins made for these weights"
         )
-
-
-__all__ = ["CannotMatchError", "Reshaping", "reshape"]

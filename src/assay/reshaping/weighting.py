@@ -15,8 +15,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from assay.reshaping.solver.patterns import Floats
-from assay.reshaping.solver.program import Problem
+from assay.reshaping.array_types import Floats
+from assay.reshaping.solver import SubsetProblem
 
 STEPS = 2000
 
@@ -33,7 +33,7 @@ class Weighting:
         return float(1.0 / (self.weights**2 / multiplicity).sum())
 
 
-def balanced(problem: Problem) -> Weighting:
+def balanced(problem: SubsetProblem) -> Weighting:
     """O(points x neurons) per step, some hundreds of steps."""
     patterns, target = problem.patterns, problem.target
     portions, cells = target.portions, problem.patterns.cells

@@ -10,7 +10,14 @@ from hypothesis import given, settings
 
 from assay.reshaping.solver import certificate, interior
 from assay.reshaping.solver.patterns import Patterns
-from assay.reshaping.solver.program import Problem, Target, distinct, extreme, relaxation, smallest_epsilon
+from assay.reshaping.solver.program import (
+    PortionTarget,
+    SubsetProblem,
+    distinct,
+    extreme,
+    relaxation,
+    smallest_epsilon,
+)
 from assay.reshaping.solver.rounding import Relaxed, descend
 from assay.reshaping.solver.swaps import repaired
 
@@ -25,7 +32,7 @@ def random_problem(rng, points, neurons=3, sizes=3, epsilon=0.1, fixed=0, seen=4
     all_points = Patterns(codes, (sizes,) * neurons)
     patterns, multiplicity, _ = distinct(all_points.take(np.arange(points)))
     stay = all_points.take(np.arange(points, points + fixed)).totals().astype(np.int64)
-    return Problem(patterns, multiplicity, stay, fixed, Target(counts, seen, epsilon))
+    return SubsetProblem(patterns, multiplicity, stay, fixed, PortionTarget(counts, seen, epsilon))
 
 
 def similar(problem, counts):
@@ -49,8 +56,8 @@ def by_enumeration(problem):
 def by_descent(problem):
     """(kept, whether that is proven to be the most): the whole solver, in this process."""
     iterate = interior.solution(relaxation(problem))
-    top = certificate.best_bound(problem, iterate.t_low - iterate.t_high)
-    relaxed = Relaxed(iterate.x, iterate.x_low - iterate.x_high)
+    top = certificate.best_bound(problem, iterate.multipliers)
+    relaxed = Relaxed(iterate.x, iterate.reduced_costs)
     kept, decided = 0, True
     for number, outcome in descend(problem, relaxed, top, 0, lambda: 60.0):
         if outcome.counts is not None:
@@ -145,9 +152,7 @@ def test_the_relaxation_is_that_of_highs(seed):
     iterate = interior.solution(relaxation(problem))
     # The method stops at a relative gap of 1e-8.
     assert iterate.z == pytest.approx(expected, rel=1e-6, abs=1e-6)
-    assert certificate.bound(problem, iterate.t_low - iterate.t_high) == pytest.approx(
-        expected, rel=1e-6, abs=1e-6
-    )
+    assert certificate.bound(problem, iterate.multipliers) == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -160,7 +165,7 @@ def test_the_least_epsilon_is_that_of_highs(seed):
     rows.add(np.ones(problem.patterns.points), 0.0, 1.0, 1.0)
     expected = linear_program(problem, np.zeros(problem.patterns.points), 1.0, rows)
     iterate = interior.solution(smallest_epsilon(problem))
-    found = certificate.least_epsilon(problem, iterate.t_low - iterate.t_high)
+    found = certificate.least_epsilon(problem, iterate.multipliers)
     assert found == pytest.approx(expected, abs=1e-6)
     assert found <= expected + 1e-9
 
@@ -183,7 +188,7 @@ def test_the_range_of_an_indicator_is_that_of_highs(seed, ratio):
         rows.add(denominator, 0.0, 1.0, 1.0)
         expected = linear_program(problem, sign * numerator, 0.0, rows)
         iterate = interior.solution(extreme(problem, numerator, denominator, sign))
-        multipliers = iterate.t_low - iterate.t_high
+        multipliers = iterate.multipliers
         proven = certificate.least_ratio(problem, sign * numerator, denominator, multipliers)
         assert proven == pytest.approx(expected, abs=1e-5)
 
@@ -231,5 +236,5 @@ def test_distinct_patterns_are_those_numpy_finds():
 
 def test_limits_are_exact_at_the_edge():
     # Of 10 kept, 7/10 operational and epsilon 0.1: 6 to 8, although 0.8 - 0.7 > 0.1 in floating point.
-    low, high = Target(np.array([7, 3]), 10, 0.1).limits(10)
+    low, high = PortionTarget(np.array([7, 3]), 10, 0.1).limits(10)
     assert (low.tolist(), high.tolist()) == ([6, 2], [8, 4])

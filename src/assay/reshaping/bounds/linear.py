@@ -22,7 +22,7 @@ Affine = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Forms:
+class LinearBounds:
     """Per value a lower and an upper function: slopes (inputs, *shape) and offsets (1, *shape) over a box."""
 
     low_slope: Tensor
@@ -32,7 +32,7 @@ class Forms:
     box: Interval
 
     @classmethod
-    def over(cls, box: Interval) -> "Forms":
+    def over(cls, box: Interval) -> "LinearBounds":
         """The input itself."""
         count = box.low.numel()
         slope = torch.eye(count, dtype=torch.float64).reshape(count, *box.low.shape[1:])
@@ -58,8 +58,8 @@ class Forms:
         """For questions about the shape."""
         return self.low_offset
 
-    def scaled(self, low: Tensor, high: Tensor, high_offset: Tensor) -> "Forms":
-        return Forms(
+    def scaled(self, low: Tensor, high: Tensor, high_offset: Tensor) -> "LinearBounds":
+        return LinearBounds(
             self.low_slope * low,
             self.low_offset * low,
             self.high_slope * high,
@@ -67,8 +67,8 @@ class Forms:
             self.box,
         )
 
-    def each(self, function: Callable[[Tensor], Tensor]) -> "Forms":
-        return Forms(
+    def each(self, function: Callable[[Tensor], Tensor]) -> "LinearBounds":
+        return LinearBounds(
             function(self.low_slope),
             function(self.low_offset),
             function(self.high_slope),
@@ -77,14 +77,14 @@ class Forms:
         )
 
 
-def affine(value: Forms, weight: Tensor, bias: Tensor | None, apply: Affine) -> Forms:
+def affine(value: LinearBounds, weight: Tensor, bias: Tensor | None, apply: Affine) -> LinearBounds:
     weight = weight.detach().double()
     positive, negative = weight.clamp(min=0), weight.clamp(max=0)
     offset = None if bias is None else bias.detach().double()
     terms = weight[0].numel() + 2
     sizes = apply(value.interval.magnitude, weight.abs(), None if offset is None else offset.abs())
     error = sizes * (terms * UNIT / (1 - terms * UNIT))
-    return Forms(
+    return LinearBounds(
         apply(value.low_slope, positive, None) + apply(value.high_slope, negative, None),
         apply(value.low_offset, positive, offset) + apply(value.high_offset, negative, None) - error,
         apply(value.high_slope, positive, None) + apply(value.low_slope, negative, None),
@@ -93,7 +93,7 @@ def affine(value: Forms, weight: Tensor, bias: Tensor | None, apply: Affine) -> 
     )
 
 
-def rectified(value: Forms, *_: Any, **__: Any) -> Forms:
+def rectified(value: LinearBounds, *_: Any, **__: Any) -> LinearBounds:
     """ReLU: exact where the sign is known; else below max(0, x) by 0 or x, above by the chord."""
     ends = value.interval
     low, high = ends.low, ends.high
@@ -103,10 +103,10 @@ def rectified(value: Forms, *_: Any, **__: Any) -> Forms:
     return value.scaled(below, chord, torch.where(open_, -chord * low, torch.zeros_like(low)))
 
 
-def added(left: Any, right: Any) -> Forms:
-    if not (isinstance(left, Forms) and isinstance(right, Forms)):
+def added(left: Any, right: Any) -> LinearBounds:
+    if not (isinstance(left, LinearBounds) and isinstance(right, LinearBounds)):
         raise NotImplementedError
-    return Forms(
+    return LinearBounds(
         left.low_slope + right.low_slope,
         left.low_offset + right.low_offset,
         left.high_slope + right.high_slope,
@@ -115,17 +115,17 @@ def added(left: Any, right: Any) -> Forms:
     )
 
 
-def reshaped(function: Callable[..., Tensor]) -> Callable[..., Forms]:
+def reshaped(function: Callable[..., Tensor]) -> Callable[..., LinearBounds]:
     """What an operation does to the shape of one input, done to every slope."""
 
-    def rule(value: Forms, /, *arguments: Any, **options: Any) -> Forms:
+    def rule(value: LinearBounds, /, *arguments: Any, **options: Any) -> LinearBounds:
         shape = function(value.low_offset, *arguments, **options).shape[1:]
         return value.each(lambda part: part.reshape(len(part), *shape))
 
     return rule
 
 
-def averaged(function: Callable[..., Tensor]) -> Callable[..., Forms]:
+def averaged(function: Callable[..., Tensor]) -> Callable[..., LinearBounds]:
     return lambda value, *arguments, **options: value.each(lambda part: function(part, *arguments, **options))
 
 
@@ -133,7 +133,7 @@ def _same(value: Any, *_: Any, **__: Any) -> Any:
     return value
 
 
-def of_module(layer: nn.Module) -> Callable[[Any], Forms] | None:
+def of_module(layer: nn.Module) -> Callable[[Any], LinearBounds] | None:
     """The rule of a layer; None where there is none."""
     if isinstance(layer, nn.Linear):
         return lambda value: affine(value, layer.weight, layer.bias, F.linear)
@@ -152,7 +152,7 @@ def of_module(layer: nn.Module) -> Callable[[Any], Forms] | None:
     return _same if isinstance(layer, nn.Identity | nn.Dropout | nn.Dropout1d | nn.Dropout2d) else None
 
 
-def _normalised(value: Forms, layer: Any) -> Forms:
+def _normalised(value: LinearBounds, layer: Any) -> LinearBounds:
     """Batch normalisation in evaluation mode: a diagonal affine layer."""
     shape = (1, -1) + (1,) * (value.low_offset.ndim - 2)
     deviation = torch.sqrt(layer.running_var.double() + layer.eps)
@@ -162,7 +162,7 @@ def _normalised(value: Forms, layer: Any) -> Forms:
     offset = bias.reshape(shape) - layer.running_mean.double().reshape(shape) * factor
     up, down = factor.clamp(min=0), factor.clamp(max=0)
     error = 8 * UNIT * (value.interval.magnitude * factor.abs() + offset.abs() + bias.reshape(shape).abs())
-    return Forms(
+    return LinearBounds(
         value.low_slope * up + value.high_slope * down,
         value.low_offset * up + value.high_offset * down + offset - error,
         value.high_slope * up + value.low_slope * down,

@@ -7,14 +7,14 @@ weak limit, never a wrong one.
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.reshaping.solver.patterns import Floats, Integers
-from assay.reshaping.solver.program import Problem, Target
+from assay.reshaping.array_types import Floats, Integers
+from assay.reshaping.solver.program import PortionTarget, SubsetProblem
 
 BLOCK = 1024
 ROUNDING = 1e-6  # points; sums of a million doubles of order one are wrong by less than this
 
 
-def bound(problem: Problem, multipliers: Floats) -> float:
+def bound(problem: SubsetProblem, multipliers: Floats) -> float:
     """No subset within epsilon keeps more than this; O(points x neurons).
 
     With u and l the multipliers of "at most" and "at least" in each cell and v = u - l, every kept set obeys
@@ -30,7 +30,7 @@ def bound(problem: Problem, multipliers: Floats) -> float:
     return fixed + float(problem.multiplicity @ gains)
 
 
-def best_bound(problem: Problem, multipliers: Floats) -> int:
+def best_bound(problem: SubsetProblem, multipliers: Floats) -> int:
     """The limit from these multipliers, from their large entries alone, and from each neuron by itself."""
     largest = float(np.abs(multipliers).max(initial=0.0))
     cleaned = np.where(np.abs(multipliers) > 1e-7 * largest, multipliers, 0.0)
@@ -38,7 +38,7 @@ def best_bound(problem: Problem, multipliers: Floats) -> int:
     return min(int(np.floor(found + ROUNDING)), single_neuron_bound(problem))
 
 
-def refuted(problem: Problem, numbers: Integers, cells: Floats, total: float) -> NDArray[np.bool_]:
+def refuted(problem: SubsetProblem, numbers: Integers, cells: Floats, total: float) -> NDArray[np.bool_]:
     """Which numbers kept are impossible, shown by multipliers of the cells and of the total.
 
     For a number s, counts must lie within whole-number limits, which is stricter than Eq. 8; a combination
@@ -51,12 +51,12 @@ def refuted(problem: Problem, numbers: Integers, cells: Floats, total: float) ->
     return np.asarray(demands > reach + ROUNDING * (1 + abs(reach)))
 
 
-def single_neuron_bound(problem: Problem) -> int:
+def single_neuron_bound(problem: SubsetProblem) -> int:
     """The most that can be kept when only one neuron counts, for the neuron that allows least (Remark 1)."""
     return min(single_neuron_optimum(problem, neuron) for neuron in range(len(problem.patterns.sizes)))
 
 
-def single_neuron_optimum(problem: Problem, neuron: int) -> int:
+def single_neuron_optimum(problem: SubsetProblem, neuron: int) -> int:
     """Remark 1: with one neuron, the largest s is found by counting; 0 where there is none.
 
     A number s works exactly if every cell can hold a permitted count and the permitted counts can add up
@@ -76,7 +76,7 @@ def single_neuron_optimum(problem: Problem, neuron: int) -> int:
     return 0
 
 
-def _single_neuron_top(target: Target, available: Integers) -> int:
+def _single_neuron_top(target: PortionTarget, available: Integers) -> int:
     """A limit on s without whole-number effects, so that the search below it is short."""
     need, most = target.portions - target.epsilon, target.portions + target.epsilon
     scarce = need > 0
@@ -91,7 +91,7 @@ def _single_neuron_top(target: Target, available: Integers) -> int:
     return int(high + ROUNDING)
 
 
-def least_epsilon(problem: Problem, multipliers: Floats) -> float:
+def least_epsilon(problem: SubsetProblem, multipliers: Floats) -> float:
     """No weighting of the candidates is similar for a smaller epsilon than this.
 
     The largest difference of portions is at least any average of them, and the average that the multipliers
@@ -104,7 +104,7 @@ def least_epsilon(problem: Problem, multipliers: Floats) -> float:
     return max(reached / size, 0.0)
 
 
-def least_ratio(problem: Problem, numerator: Floats, denominator: Floats, multipliers: Floats) -> float:
+def least_ratio(problem: SubsetProblem, numerator: Floats, denominator: Floats, multipliers: Floats) -> float:
     """No weighting within epsilon has a smaller ratio of weighted sums than this, up to rounding.
 
     For a ratio q and multipliers v of the cells, sum_k w_k (numerator_k - q denominator_k) is at least

@@ -22,7 +22,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from assay.reshaping.solver.patterns import Floats, Patterns
+from assay.reshaping.array_types import Floats
+from assay.reshaping.solver.patterns import Patterns
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +42,11 @@ class Program:
 
 
 @dataclass(eq=False)
-class Iterate:
-    """Where the method stands: the variables, the multipliers of rows and limits, and how far it has come."""
+class Variables:
+    """The variables, and the multipliers of rows and limits: a point, or a step from one."""
 
     x: Floats
-    x_slack: Floats
     t: Floats
-    t_slack: Floats
     z: float
     cell_duals: Floats
     border_duals: Floats
@@ -55,6 +54,14 @@ class Iterate:
     x_high: Floats
     t_low: Floats
     t_high: Floats
+
+
+@dataclass(eq=False)
+class Iterate(Variables):
+    """Where the method stands, with the distances to upper limits and how far it has come."""
+
+    x_slack: Floats
+    t_slack: Floats
     steps: int = 0
     gap: float = np.inf
     infeasibility: float = np.inf
@@ -62,6 +69,16 @@ class Iterate:
     @property
     def converged(self) -> bool:
         return self.gap <= TOLERANCE and self.infeasibility <= TOLERANCE
+
+    @property
+    def multipliers(self) -> Floats:
+        """Of "at least" minus "at most" in each cell: what the certificates start from."""
+        return self.t_low - self.t_high
+
+    @property
+    def reduced_costs(self) -> Floats:
+        """What the limits of each column are worth."""
+        return self.x_low - self.x_high
 
 
 TOLERANCE = 1e-8
@@ -148,19 +165,6 @@ def _residuals(program: Program, at: Iterate) -> _Residuals:
     )
 
 
-@dataclass(eq=False)
-class _Step:
-    x: Floats
-    t: Floats
-    z: float
-    cell_duals: Floats
-    border_duals: Floats
-    x_low: Floats
-    x_high: Floats
-    t_low: Floats
-    t_high: Floats
-
-
 class _Newton:
     """The linear system of one step: a Cholesky factor of the cells, and a border of three rows.
 
@@ -197,7 +201,7 @@ class _Newton:
             corner[1, 1] = float((self.x_scale * program.dense) @ program.dense)
         return border, corner
 
-    def step(self, x_low: Floats, x_high: Floats, t_low: Floats, t_high: Floats) -> _Step:
+    def step(self, x_low: Floats, x_high: Floats, t_low: Floats, t_high: Floats) -> Variables:
         """Towards the given changes of the complementarity products."""
         program, at, residuals = self.program, self.at, self.residuals
         first = program.patterns.sizes[0]
@@ -225,7 +229,7 @@ class _Newton:
         t_price[:first] += in_sum
         x = self.x_scale * (x_price - x_pull)
         t = self.t_scale * (t_price - t_pull)
-        return _Step(
+        return Variables(
             x=x,
             t=t,
             z=z,
@@ -272,7 +276,7 @@ def _where_limited(program: Program, values: Floats) -> Floats:
     return np.zeros_like(values) if program.upper is None else values
 
 
-def _lengths(program: Program, at: Iterate, step: _Step, share: float) -> tuple[float, float]:
+def _lengths(program: Program, at: Iterate, step: Variables, share: float) -> tuple[float, float]:
     """How far the variables and the multipliers can go along the step before one of them reaches zero."""
     primal = [(at.x, step.x), (at.t, step.t), (at.t_slack, program.room * step.z - step.t)]
     dual = [(at.x_low, step.x_low), (at.t_low, step.t_low), (at.t_high, step.t_high)]
@@ -287,7 +291,7 @@ def _reach(pairs: list[tuple[Floats, Floats]]) -> float:
     return 1 / fastest if fastest > 0 else np.inf
 
 
-def _moved(program: Program, at: Iterate, step: _Step, primal: float, dual: float) -> Iterate:
+def _moved(program: Program, at: Iterate, step: Variables, primal: float, dual: float) -> Iterate:
     z = at.z + primal * step.z
     x, t = at.x + primal * step.x, at.t + primal * step.t
     return Iterate(

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from assay.reshaping.array_types import Floats, Integers
 
 
 @dataclass(frozen=True, eq=False)

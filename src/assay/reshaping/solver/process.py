@@ -11,49 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from assay.engine import progress
 from assay.errors import AssayError
-from assay.reshaping.solver.patterns import Patterns
-from assay.reshaping.solver.program import Problem, Target
+from assay.reshaping.solver.program import SubsetProblem
 
 GRACE = 2.0  # seconds past the limit before the process is ended
 POLL = 0.02
 
 
-def solved(problem: Problem, task: str, time_limit: float, **extra: Any) -> dict[str, dict[str, Any]]:
+def solved(problem: SubsetProblem, task: str, time_limit: float, **extra: Any) -> dict[str, dict[str, Any]]:
     """Everything the solver wrote until it was done or its time was up, by name."""
     with tempfile.TemporaryDirectory(prefix="assay-") as name:
         folder = Path(name)
-        np.savez(folder / "problem.npz", task=task, time_limit=time_limit, **packed(problem), **extra)
+        np.savez(folder / "problem.npz", task=task, time_limit=time_limit, **problem.arrays(), **extra)
         _run(folder, time_limit)
         return {path.stem: _read(path) for path in sorted(folder.glob("*.npz")) if path.stem != "problem"}
 
 
-def packed(problem: Problem) -> dict[str, Any]:
-    """The problem as arrays; `unpacked` is the way back."""
-    return {
-        "codes": problem.patterns.codes,
-        "sizes": np.array(problem.patterns.sizes),
-        "multiplicity": problem.multiplicity,
-        "fixed": problem.fixed,
-        "fixed_points": problem.fixed_points,
-        "counts": problem.target.counts,
-        "total": problem.target.total,
-        "epsilon": problem.target.epsilon,
-    }
-
-
-def unpacked(arrays: dict[str, Any]) -> Problem:
-    return Problem(
-        Patterns(arrays["codes"], tuple(int(size) for size in arrays["sizes"])),
-        arrays["multiplicity"],
-        arrays["fixed"],
-        int(arrays["fixed_points"]),
-        Target(arrays["counts"], int(arrays["total"]), float(arrays["epsilon"])),
-    )
-
-
 def _run(folder: Path, time_limit: float) -> None:
+    from assay.engine.progress import progress  # loads torch, and the solver's own process does without
+
     environment = dict(os.environ)
     home = str(Path(__file__).parents[2])
     environment["PYTHONPATH"] = os.pathsep.join([home, *filter(None, [environment.get("PYTHONPATH")])])

@@ -9,18 +9,21 @@ where p_r is the operational portion of the cell and f_r counts the points that 
 t_r = (p_r + epsilon) s - f_r - (P x)_r this is the shape that `interior` solves.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.reshaping.array_types import Floats, Integers
 from assay.reshaping.solver.interior import Program
-from assay.reshaping.solver.patterns import Floats, Integers, Patterns
+from assay.reshaping.solver.patterns import Patterns
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class PortionTarget:
     """What was seen outside: counts per cell, from so many inputs, to be met within epsilon."""
 
     counts: Integers
@@ -31,8 +34,8 @@ class Target:
     def portions(self) -> Floats:
         return self.counts / self.total
 
-    def part(self, cells: slice) -> "Target":
-        return Target(self.counts[cells], self.total, self.epsilon)
+    def part(self, cells: slice) -> "PortionTarget":
+        return PortionTarget(self.counts[cells], self.total, self.epsilon)
 
     def limits(self, kept: Integers | int) -> tuple[Integers, Integers]:
         """Least and most points a cell may hold when `kept` points are kept in all (Definition 3, exactly).
@@ -53,7 +56,7 @@ class Target:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class SubsetProblem:
     """Candidates for removal, as distinct patterns that occur so many times each, and points that stay.
 
     `fixed` counts the points that stay per cell; `fixed_points` is how many they are.
@@ -63,7 +66,7 @@ class Problem:
     multiplicity: Integers
     fixed: Integers
     fixed_points: int
-    target: Target
+    target: PortionTarget
 
     @cached_property
     def available(self) -> Integers:
@@ -78,9 +81,28 @@ class Problem:
         difference = np.abs(self.target.counts * kept - cells * self.target.total)
         return float(difference.max() / (self.target.total * kept))
 
-    @property
-    def points(self) -> int:
-        return self.fixed_points + int(self.multiplicity.sum())
+    def arrays(self) -> dict[str, Any]:
+        """The problem as arrays for a file; `from_arrays` is the way back."""
+        return {
+            "codes": self.patterns.codes,
+            "sizes": np.array(self.patterns.sizes),
+            "multiplicity": self.multiplicity,
+            "fixed": self.fixed,
+            "fixed_points": self.fixed_points,
+            "counts": self.target.counts,
+            "total": self.target.total,
+            "epsilon": self.target.epsilon,
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any]) -> "SubsetProblem":
+        return cls(
+            Patterns(arrays["codes"], tuple(int(size) for size in arrays["sizes"])),
+            arrays["multiplicity"],
+            arrays["fixed"],
+            int(arrays["fixed_points"]),
+            PortionTarget(arrays["counts"], int(arrays["total"]), float(arrays["epsilon"])),
+        )
 
 
 def distinct(patterns: Patterns) -> tuple[Patterns, Integers, Integers]:
@@ -102,7 +124,7 @@ def distinct(patterns: Patterns) -> tuple[Patterns, Integers, Integers]:
             return patterns.take(first), multiplicity.astype(np.int64), member.astype(np.int64)
 
 
-def relaxation(problem: Problem) -> Program:
+def relaxation(problem: SubsetProblem) -> Program:
     """Definition 4 with fractional points: the most that can be kept."""
     portions, epsilon = problem.target.portions, problem.target.epsilon
     return Program(
@@ -117,7 +139,7 @@ def relaxation(problem: Problem) -> Program:
     )
 
 
-def smallest_epsilon(problem: Problem) -> Program:
+def smallest_epsilon(problem: SubsetProblem) -> Program:
     """The least epsilon for which some weighting of the candidates is similar; z is epsilon times points.
 
     Weights are free in size, so no subset can do better. Points that stay are left out.
@@ -133,7 +155,7 @@ def smallest_epsilon(problem: Problem) -> Program:
     )
 
 
-def extreme(problem: Problem, numerator: Floats, denominator: Floats, sign: float) -> Program:
+def extreme(problem: SubsetProblem, numerator: Floats, denominator: Floats, sign: float) -> Program:
     """Least (sign 1) or greatest (sign -1) ratio of weighted sums over all weightings within epsilon.
 
     The ratio is linear-fractional; fixing its denominator makes it linear (Charnes and Cooper). Per pattern,
@@ -152,5 +174,5 @@ def extreme(problem: Problem, numerator: Floats, denominator: Floats, sign: floa
     )
 
 
-def _over_first_neuron(problem: Problem, values: Floats) -> float:
+def _over_first_neuron(problem: SubsetProblem, values: Floats) -> float:
     return float(values[: problem.patterns.sizes[0]].sum())

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
+from assay.reshaping.array_types import Floats, Integers
 from assay.reshaping.solver.certificate import refuted
-from assay.reshaping.solver.patterns import Floats, Integers
-from assay.reshaping.solver.program import Problem
+from assay.reshaping.solver.program import SubsetProblem
 from assay.reshaping.solver.swaps import repaired
 
 FREE = 3000  # columns free at first
@@ -57,7 +57,7 @@ class Refutation:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Attempt:
     """Of the attempt at one number: counts per column, or why not; neither means undecided."""
 
     counts: Integers | None = None
@@ -66,8 +66,8 @@ class Outcome:
 
 
 def descend(
-    problem: Problem, relaxed: Relaxed, top: int, seed: int, seconds_left: Callable[[], float]
-) -> Iterator[tuple[int, Outcome]]:
+    problem: SubsetProblem, relaxed: Relaxed, top: int, seed: int, seconds_left: Callable[[], float]
+) -> Iterator[tuple[int, Attempt]]:
     """Attempts from the proven limit downwards until one succeeds, then upwards again; with their outcomes.
 
     A number that could be neither reached nor ruled out is passed over with growing strides, so that an
@@ -90,13 +90,13 @@ def descend(
 
 
 def _climb(
-    problem: Problem,
+    problem: SubsetProblem,
     relaxed: Relaxed,
     reached: int,
     missed: int,
     rng: np.random.Generator,
     seconds_left: Callable[[], float],
-) -> Iterator[tuple[int, Outcome]]:
+) -> Iterator[tuple[int, Attempt]]:
     """Between a number that was reached and the lowest one that was missed."""
     end = seconds_left() - CLIMB
     while missed - reached > 1 and seconds_left() > max(end, 0.0):
@@ -110,13 +110,13 @@ def _climb(
 
 
 def attempt(
-    problem: Problem,
+    problem: SubsetProblem,
     relaxed: Relaxed,
     number: int,
     rng: np.random.Generator,
     seconds_left: Callable[[], float],
     effort: Effort,
-) -> Outcome:
+) -> Attempt:
     """Counts per column that keep exactly `number` points, or a proof that there are none, or neither."""
     share = (number - problem.fixed_points) / max(float(relaxed.counts.sum()), 1e-9)
     counts = _rounded(np.minimum(relaxed.counts * share, problem.multiplicity), rng)
@@ -127,32 +127,32 @@ def attempt(
             return _settled(repair, rng, seconds_left, effort)
         entering = repair.entering(rng)
         if not len(entering):
-            return Outcome(refutation=repair.refutation())
+            return Attempt(refutation=repair.refutation())
         repair.admit(entering)
-    return Outcome()
+    return Attempt()
 
 
 def _settled(
     repair: "Repair", rng: np.random.Generator, seconds_left: Callable[[], float], effort: Effort
-) -> Outcome:
+) -> Attempt:
     """Whole numbers for a fractional solution without violation: by small programs, and by swaps."""
     columns = len(repair.counts)
     if columns <= FEW:
-        return Outcome(repair.settle(np.arange(columns), seconds_left()), exhausted=repair.impossible)
+        return Attempt(repair.settle(np.arange(columns), seconds_left()), exhausted=repair.impossible)
     for seed, spare in enumerate(effort.spare):
         found = repair.settle(repair.unsettled(spare), min(effort.small, seconds_left()), seed)
         if found is None and seed == 0:
             seconds = min(effort.swaps, seconds_left())
             found = repaired(repair.problem, repair.number, repair.nearest(), rng, seconds)
         if found is not None:
-            return Outcome(found)
-    return Outcome()
+            return Attempt(found)
+    return Attempt()
 
 
 class Repair:
     """For one number kept: which columns are free, and the linear program that minimises the violation."""
 
-    def __init__(self, problem: Problem, number: int, counts: Integers, free: Integers) -> None:
+    def __init__(self, problem: SubsetProblem, number: int, counts: Integers, free: Integers) -> None:
         self.problem, self.number = problem, number
         self.counts = counts.copy()
         self.free = np.empty(0, np.int64)
@@ -304,7 +304,7 @@ def _by_worth(relaxed: Relaxed, rng: np.random.Generator) -> Integers:
     return np.lexsort((rng.random(len(relaxed.counts)), np.round(np.abs(relaxed.reduced), 7)))
 
 
-def _next_possible(problem: Problem, refutation: Refutation, number: int, least: int) -> int:
+def _next_possible(problem: SubsetProblem, refutation: Refutation, number: int, least: int) -> int:
     """The largest smaller number that the refutation does not rule out."""
     while number > least:
         numbers = np.arange(number - 1, max(number - 1 - AHEAD, least - 1), -1)

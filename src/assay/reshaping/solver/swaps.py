@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 
-from assay.reshaping.solver.patterns import Floats, Integers
-from assay.reshaping.solver.program import Problem
+from assay.reshaping.array_types import Floats, Integers
+from assay.reshaping.solver.program import SubsetProblem
 
 MOST_COLUMNS = 20_000
 PATIENCE = 4  # steps for which a column that moved must rest
@@ -19,7 +19,7 @@ NEAR = 1e-9
 
 
 def repaired(
-    problem: Problem,
+    problem: SubsetProblem,
     number: int,
     counts: Integers,
     rng: np.random.Generator,
@@ -55,7 +55,7 @@ def repaired(
     return None
 
 
-def _completed(counts: Integers, problem: Problem, number: int, rng: np.random.Generator) -> Integers:
+def _completed(counts: Integers, problem: SubsetProblem, number: int, rng: np.random.Generator) -> Integers:
     """With points added or taken away at random until the number is right."""
     counts = counts.copy()
     missing = number - problem.fixed_points - int(counts.sum())

@@ -7,6 +7,7 @@ OR-Tools (whose symbols clash with those of highspy) can still reshape.
 
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from assay.reshaping.solver import certificate, interior
-from assay.reshaping.solver.process import unpacked
-from assay.reshaping.solver.program import Problem, extreme, relaxation, smallest_epsilon
-from assay.reshaping.solver.rounding import Relaxed, descend
+from assay.reshaping.solver.program import SubsetProblem, extreme, relaxation, smallest_epsilon
+from assay.reshaping.solver.rounding import Attempt, Relaxed, descend
 
+SecondsLeft = Callable[[], float]
 ENLARGEMENTS = (1.001, 1.01, 1.05, 1.2, 1.5, 2.0, 4.0)  # of the least epsilon, until a subset is found
 
 
@@ -29,7 +30,7 @@ def main(folder: Path) -> None:
     def seconds_left() -> float:
         return float(arrays["time_limit"]) - (time.monotonic() - start)
 
-    problem = unpacked(arrays)
+    problem = SubsetProblem.from_arrays(arrays)
     task = str(arrays["task"])
     if task == "keep":
         _keep(folder, problem, int(arrays["seed"]), seconds_left)
@@ -48,24 +49,21 @@ def write(folder: Path, name: str, **arrays: Any) -> None:
     (folder / "partial").replace(folder / f"{name}.npz")
 
 
-def _keep(folder: Path, problem: Problem, seed: int, seconds_left: Any) -> None:
+def _keep(folder: Path, problem: SubsetProblem, seed: int, seconds_left: SecondsLeft) -> None:
     iterate = interior.solution(relaxation(problem), lambda: seconds_left() <= 0)
-    multipliers = iterate.t_low - iterate.t_high
-    write(folder, "bound", multipliers=multipliers, steps=iterate.steps)
-    top = certificate.best_bound(problem, multipliers)
-    relaxed = Relaxed(iterate.x, iterate.x_low - iterate.x_high)
-    for number, outcome in descend(problem, relaxed, top, seed, seconds_left):
-        if outcome.counts is not None:  # later ones keep more
-            write(folder, "kept", counts=outcome.counts)
-        elif outcome.refutation is not None:
-            proof = outcome.refutation
+    write(folder, "bound", multipliers=iterate.multipliers, steps=iterate.steps)
+    for number, attempt in _attempts(problem, iterate, seed, seconds_left):
+        if attempt.counts is not None:  # later ones keep more
+            write(folder, "kept", counts=attempt.counts)
+        elif attempt.refutation is not None:
+            proof = attempt.refutation
             write(folder, f"refuted-{number}", cells=proof.cells, total=proof.total)
-        elif outcome.exhausted:
+        elif attempt.exhausted:
             write(folder, f"exhausted-{number}", number=number)
     write(folder, "done", done=True)
 
 
-def _diagnose(folder: Path, problem: Problem, seed: int, seconds_left: Any) -> None:
+def _diagnose(folder: Path, problem: SubsetProblem, seed: int, seconds_left: SecondsLeft) -> None:
     """The least epsilon of any weighting, then one for which a subset was really found."""
     _linear(folder, "smallest", smallest_epsilon(problem), seconds_left)
     with np.load(folder / "smallest.npz") as stored:
@@ -74,18 +72,23 @@ def _diagnose(folder: Path, problem: Problem, seed: int, seconds_left: Any) -> N
         target = replace(problem.target, epsilon=min(least * factor + 1e-9, 1.0))
         larger = replace(problem, target=target)
         iterate = interior.solution(relaxation(larger), lambda: seconds_left() <= 0)
-        top = certificate.best_bound(larger, iterate.t_low - iterate.t_high)
-        relaxed = Relaxed(iterate.x, iterate.x_low - iterate.x_high)
-        for _, outcome in descend(larger, relaxed, top, seed, seconds_left):
-            if outcome.counts is not None:  # what it reaches, which may be less than what was allowed
-                write(folder, "would_do", epsilon=problem.similarity(outcome.counts))
+        for _, attempt in _attempts(larger, iterate, seed, seconds_left):
+            if attempt.counts is not None:  # what it reaches, which may be less than what was allowed
+                write(folder, "would_do", epsilon=problem.similarity(attempt.counts))
                 return
 
 
-def _linear(folder: Path, name: str, program: interior.Program, seconds_left: Any) -> None:
+def _attempts(
+    problem: SubsetProblem, iterate: interior.Iterate, seed: int, seconds_left: SecondsLeft
+) -> Iterator[tuple[int, Attempt]]:
+    """Whole numbers of points, from the limit that the fractional solution proves downwards."""
+    top = certificate.best_bound(problem, iterate.multipliers)
+    return descend(problem, Relaxed(iterate.x, iterate.reduced_costs), top, seed, seconds_left)
+
+
+def _linear(folder: Path, name: str, program: interior.Program, seconds_left: SecondsLeft) -> None:
     iterate = interior.solution(program, lambda: seconds_left() <= 0)
-    multipliers = iterate.t_low - iterate.t_high
-    write(folder, name, multipliers=multipliers, x=iterate.x, z=iterate.z, gap=iterate.gap)
+    write(folder, name, multipliers=iterate.multipliers, x=iterate.x, z=iterate.z, gap=iterate.gap)
 
 
 if __name__ == "__main__":

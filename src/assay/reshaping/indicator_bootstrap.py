@@ -19,7 +19,8 @@ from scipy.stats import beta
 from torch import Tensor
 
 from assay.engine import mapped
-from assay.reshaping.solver.patterns import Floats, Patterns
+from assay.reshaping.array_types import Floats
+from assay.reshaping.solver import Patterns
 
 BUDGET = 2e8  # draws in all; large sets need fewer replicates, their intervals being narrow
 FEWEST = 100
@@ -83,11 +84,11 @@ def bootstrap_function(
     return np.concatenate(list(mapped(draw, _shares(replicates, rng), engine, description="resampling")))
 
 
-Share = tuple[int, int, np.random.Generator]
+Block = tuple[int, int, np.random.Generator]
 """First replicate, number of replicates, and their own random numbers."""
 
 
-def _shares(replicates: int, rng: np.random.Generator) -> list[Share]:
+def _shares(replicates: int, rng: np.random.Generator) -> list[Block]:
     """Replicates in parts that any engine may run in any order."""
     starts = range(0, replicates, TOGETHER)
     return [
@@ -96,7 +97,7 @@ def _shares(replicates: int, rng: np.random.Generator) -> list[Share]:
     ]
 
 
-def _ratio_draws(rest: Floats, explained: Floats, operational: int, share: Share) -> Floats:
+def _ratio_draws(rest: Floats, explained: Floats, operational: int, share: Block) -> Floats:
     _, count, rng = share
     draws = np.empty(count)
     for index in range(count):
@@ -114,7 +115,7 @@ def _function_draws(
     counts: Floats,
     lean: Floats,
     operational: int,
-    share: Share,
+    share: Block,
 ) -> Floats:
     first, count, rng = share
     points = patterns.points

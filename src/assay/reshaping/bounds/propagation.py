@@ -16,7 +16,7 @@ from assay.network import Network
 from assay.network.feature_pooling import pooled
 from assay.network.taps import PENULTIMATE, evaluating
 from assay.reshaping.bounds import linear, operations
-from assay.reshaping.bounds.linear import Forms
+from assay.reshaping.bounds.linear import LinearBounds
 from assay.reshaping.bounds.operations import Interval
 
 Limit = float | Tensor
@@ -51,7 +51,7 @@ def neuron_bounds(
         for size in _shapes(network.module, low, high, shape):
             box = _box(low, high, size)
             plain = _propagated(network.module, layers, box, INTERVALS)
-            closer = _propagated(network.module, layers, Forms.over(box), LINES) if sharper else plain
+            closer = _propagated(network.module, layers, LinearBounds.over(box), LINES) if sharper else plain
             for name in layers:
                 ends = _row(network, name, _met(plain[name], closer[name]))
                 found[name] = _hull(found.get(name), ends)
@@ -71,7 +71,7 @@ class Rules:
 
 INTERVALS = Rules(Interval, operations.of_module, operations.FUNCTIONS, operations.METHODS, REMEDY)
 LINES = Rules(
-    Forms, linear.of_module, linear.FUNCTIONS, linear.METHODS, "leave sharper=False for this network"
+    LinearBounds, linear.of_module, linear.FUNCTIONS, linear.METHODS, "leave sharper=False for this network"
 )
 
 
@@ -169,7 +169,7 @@ class _Propagation(fx.Interpreter):
 
 
 def _shape(box: Any) -> Sequence[int]:
-    interval: Interval = box.box if isinstance(box, Forms) else box
+    interval: Interval = box.box if isinstance(box, LinearBounds) else box
     return interval.low.shape[1:]
 
 
@@ -189,7 +189,7 @@ def _holds(kind: type, value: Any) -> bool:
 
 def _met(plain: Interval, closer: Any) -> Interval:
     """What both enclosures allow."""
-    other: Interval = closer.interval if isinstance(closer, Forms) else closer
+    other: Interval = closer.interval if isinstance(closer, LinearBounds) else closer
     return Interval(torch.maximum(plain.low, other.low), torch.minimum(plain.high, other.high))
 
 
