@@ -144,7 +144,7 @@ def _reshaped(home: assay.Trace, histogram: Histogram) -> dict[str, float]:
         result = assay.reshape(home, histogram, EPSILON, time_limit=300)
     except assay.AssayError:  # no subset matches, or none was found in time
         return {"reshaping": np.nan, "lower": np.nan, "upper": np.nan}
-    estimate = result.estimate(assay.accuracy, replicates=200)
+    estimate = result.estimate(assay.accuracy, resamples=200)
     return {"reshaping": estimate.value, "lower": estimate.lower, "upper": estimate.upper}
 
 

@@ -132,8 +132,8 @@ def everything(engine):
     dist = assay.sample_outputs(total, space, bins=edges, budget=8_000, ladders=2, seed=3, engine=engine)
     bins = assay.Bins.from_data(held, width=2.0, neurons=(0, 1))
     reshaped = assay.reshape(network.observe(test), assay.Histogram.of(held, bins), 0.1)
-    estimate = reshaped.estimate(replicates=120, engine=engine)
-    own = reshaped.estimate(_first_label, replicates=60, engine=engine)
+    estimate = reshaped.estimate(resamples=120, engine=engine)
+    own = reshaped.estimate(_first_label, resamples=60, engine=engine)
     columns = [name for name in table if "seconds" not in name]
     return {
         "benchmark": table[columns].to_json(),

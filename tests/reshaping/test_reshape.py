@@ -77,6 +77,26 @@ def test_the_estimate_is_closer_to_the_truth_than_the_test_set(scene):
     assert list(estimate.to_frame()) == ["method", "value", "lower", "upper", "points"]
 
 
+def test_the_package_accuracy_estimates_what_its_indicator_does(scene):
+    result = scene[3]
+    named = result.estimate(assay.accuracy, resamples=50)
+    assert named == result.estimate(assay.reshaping.accuracy, resamples=50) == result.estimate(resamples=50)
+    assert isinstance(named, assay.IndicatorEstimate)
+    assert (named.name, named.level) == ("accuracy", 0.95)
+
+
+@pytest.mark.parametrize("arguments", [{"level": 1.0}, {"level": 0.0}, {"resamples": 1}])
+def test_an_interval_that_makes_no_sense_is_refused(scene, arguments):
+    with pytest.raises(InputError, match="expected a level between 0 and 1 and at least 2 resamples"):
+        scene[3].estimate(assay.accuracy, **arguments)
+
+
+def test_a_higher_level_gives_a_wider_interval(scene):
+    narrow, wide = (scene[3].estimate(level=level, resamples=200) for level in (0.5, 0.99))
+    assert wide.lower < narrow.lower <= narrow.value <= narrow.upper < wide.upper
+    assert "99% interval" in wide.summary()
+
+
 def test_recall_and_any_function_are_estimated(scene):
     _, outside, _, result = scene
     recall = result.estimate(assay.recall(1))
@@ -86,7 +106,7 @@ def test_recall_and_any_function_are_estimated(scene):
     def mean_label(labels, predictions):
         return float(labels.double().mean())
 
-    free = result.estimate(mean_label, replicates=60)
+    free = result.estimate(mean_label, resamples=60)
     assert free.name == "mean_label"
     assert free.lower <= float(outside.labels.double().mean()) <= free.upper
     assert free.range_lower is None
@@ -109,7 +129,7 @@ def test_no_error_among_few_points_is_not_taken_for_none(scene):
 
 def test_saved_and_loaded_results_say_the_same(scene, tmp_path):
     result = scene[3]
-    estimate = result.estimate(assay.accuracy, replicates=50)
+    estimate = result.estimate(assay.accuracy, resamples=50)
     trials = assay.ReshapingTrials.of([(result, scene[1].labels)])
     for name, thing in (("result", result), ("estimate", estimate), ("trials", trials)):
         assay.save(thing, tmp_path / name)
@@ -123,7 +143,7 @@ def test_pictures_have_labelled_axes(scene):
     pictures = [
         *result.figures(),
         result.plot_classes(outside.labels),
-        result.estimate(assay.accuracy, replicates=20).plot(),
+        result.estimate(assay.accuracy, resamples=20).plot(),
         assay.ReshapingTrials.of([(result, outside.labels)]).plot(),
         result.operational.plot(),
     ]

@@ -20,6 +20,8 @@ __all__ = [
     "AccuracyEstimator",
     "PredictionCounts",
     "estimate_accuracy",
+    "name",
+    "parts",
 ]
 
 name = _indicator.name

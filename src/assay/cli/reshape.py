@@ -13,6 +13,7 @@ from assay.errors import InputError
 
 if TYPE_CHECKING:
     from assay import Histogram, IndicatorEstimate, Reshaping, Trace
+    from assay.reshaping import Indicator
 
 
 def reshape(
@@ -72,7 +73,7 @@ def reshape(
         raise typer.Exit(ALARM)
 
 
-def _indicator(name: str) -> Any:
+def _indicator(name: str) -> "Indicator":
     import assay
 
     kind, _, label = name.partition(":")

@@ -4,6 +4,7 @@ from .bins import Bins as Bins
 from .bounds import neuron_bounds as neuron_bounds
 from .estimate import IndicatorEstimate as IndicatorEstimate
 from .histogram import Histogram as Histogram
+from .indicator import Indicator as Indicator
 from .indicator import Ratio as Ratio
 from .indicator import accuracy as accuracy
 from .indicator import recall as recall

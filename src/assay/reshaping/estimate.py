@@ -1,7 +1,7 @@
 """What the kept points, and everything else that fits the same histograms, say about an indicator."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,17 +12,19 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.reshaping.array_types import Floats
 from assay.reshaping.indicator import Indicator, RatioIndicator, name_of
-from assay.reshaping.indicator_bootstrap import bootstrap_function, bootstrap_ratio
+from assay.reshaping.indicator_bootstrap import KeptPoints, Resampling, bootstrap_function, bootstrap_ratio
 from assay.reshaping.occupied_bins import OccupiedBins
 from assay.reshaping.solver import Patterns, SubsetProblem, certificate, distinct, solved
 from assay.reshaping.weighting import balanced
+from assay.statistics.intervals import percentile_interval
 from assay.storage import storable
 from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RESAMPLES = 50
+MOST_FUNCTION_RESAMPLES = 200  # an indicator of your own may be slow
+WEIGHTED_RESAMPLES = 50
 
 
 @storable("IndicatorEstimate")
@@ -44,7 +46,7 @@ class IndicatorEstimate:
     value: float
     lower: float
     upper: float
-    confidence: float
+    level: float
     kept: int
     unshaped: float
     weighted: float
@@ -79,7 +81,7 @@ class IndicatorEstimate:
     def summary(self) -> str:
         """The estimate, how sure it is, and what contradicts it."""
         text = (
-            f"Out there, {self.name} is estimated at {self.value:.4f} ({self.confidence:.0%} interval "
+            f"Out there, {self.name} is estimated at {self.value:.4f} ({self.level:.0%} interval "
             f"{self.lower:.4f} to {self.upper:.4f}, from {self.kept:,} kept points); on the whole "
             "test set it was "
             f"{self.unshaped:.4f}, and with weights it is {self.weighted:.4f} (worth "
@@ -114,7 +116,7 @@ class IndicatorEstimate:
 
 
 def estimated(
-    table: OccupiedBins,
+    bins: OccupiedBins,
     total: int,
     epsilon: float,
     kept: NDArray[np.bool_],
@@ -122,124 +124,89 @@ def estimated(
     predictions: Tensor,
     indicator: Indicator,
     *,
-    confidence: float,
-    replicates: int,
-    seed: int,
+    level: float,
+    resampling: Resampling,
     time_limit: float,
-    engine: str = "here",
 ) -> IndicatorEstimate:
-    """All of it; see `IndicatorEstimate`."""
-    problem, member = table.problem(total, epsilon)
+    """Every estimate of the indicator from these kept points and these histograms."""
+    problem, member = bins.problem(total, epsilon)
     weighting = balanced(problem)
     weights = (weighting.weights / problem.multiplicity)[member]
-    points = _Points(table, problem, np.flatnonzero(kept), weights, labels, predictions, total)
-    resampling = _Resampling(replicates, np.random.default_rng(seed), engine)
+    points = _TestPoints(bins, problem, np.flatnonzero(kept), weights, labels, predictions)
     if isinstance(indicator, RatioIndicator):
-        answers = _of_ratio(indicator, points, resampling, time_limit)
+        found = _ratio_values(indicator, points, resampling, time_limit)
     else:
-        answers = _of_function(indicator, points, resampling)
-    tail = (1 - confidence) / 2
-    lower, upper = (float(end) for end in np.quantile(answers.draws, [tail, 1 - tail]))
+        found = _function_values(indicator, points, resampling)
+    lower, upper = percentile_interval(found.draws, level)
     return IndicatorEstimate(
         name_of(indicator),
-        answers.value,
-        min(lower, answers.value),
-        max(upper, answers.value),
-        confidence,
+        found.value,
+        min(lower, found.value),
+        max(upper, found.value),
+        level,
         len(points.kept),
-        answers.unshaped,
-        answers.weighted,
+        found.unshaped,
+        found.weighted,
         float(1 / (weights**2).sum()),
         weighting.similarity,
         epsilon,
-        *answers.span,
+        *found.range,
     )
 
 
-@dataclass(frozen=True)
-class _Points:
+@dataclass(frozen=True, eq=False)
+class _TestPoints:
     """The test points: which are kept, what each weighs, and the histograms they are to match."""
 
-    table: OccupiedBins
+    bins: OccupiedBins
     problem: SubsetProblem
     kept: NDArray[np.int64]
     weights: Floats
     labels: Tensor
     predictions: Tensor
-    operational: int
 
-    @property
-    def chosen(self) -> Patterns:
-        return self.table.patterns.take(self.kept)
-
-    @property
-    def portions(self) -> Floats:
-        return self.problem.target.portions
+    def kept_points(self) -> KeptPoints:
+        target = self.problem.target
+        return KeptPoints(self.bins.patterns.take(self.kept), target.portions, target.total)
 
 
-@dataclass(frozen=True)
-class _Resampling:
-    replicates: int
-    rng: np.random.Generator
-    engine: str
-
-
-@dataclass(frozen=True)
-class _Answers:
-    """What an indicator says of the kept points, of all of them, of the weighted ones; its replicates."""
+@dataclass(frozen=True, eq=False)
+class _IndicatorValues:
+    """An indicator on the kept, all and weighted points; its resamples and its range."""
 
     value: float
     unshaped: float
     weighted: float
     draws: Floats
-    span: tuple[float | None, float | None] = (None, None)
+    range: tuple[float | None, float | None] = (None, None)
 
 
-def _of_ratio(
-    indicator: RatioIndicator, points: _Points, resampling: _Resampling, time_limit: float
-) -> _Answers:
+def _ratio_values(
+    indicator: RatioIndicator, points: _TestPoints, resampling: Resampling, time_limit: float
+) -> _IndicatorValues:
     numerator, denominator = indicator.parts(points.labels, points.predictions)
     top, bottom = numerator[points.kept], denominator[points.kept]
     if not bottom.any():
-        raise InputError(f"expected kept points that count for the {indicator.name}, got none")
-    draws = bootstrap_ratio(
-        points.chosen,
-        top,
-        bottom,
-        points.portions,
-        points.operational,
-        resampling.replicates,
-        resampling.rng,
-        resampling.engine,
-    )
-    return _Answers(
+        raise InputError(
+            f"expected kept points that count for the {indicator.name}, got none; use a larger epsilon"
+        )
+    return _IndicatorValues(
         value=float(top.sum() / bottom.sum()),
         unshaped=float(numerator.sum() / denominator.sum()),
         weighted=float(points.weights @ numerator / (points.weights @ denominator)),
-        draws=draws,
-        span=indicator_range(points.table.patterns, points.problem, numerator, denominator, time_limit),
+        draws=bootstrap_ratio(points.kept_points(), top, bottom, resampling),
+        range=indicator_range(points.bins.patterns, points.problem, numerator, denominator, time_limit),
     )
 
 
-def _of_function(indicator: Any, points: _Points, resampling: _Resampling) -> _Answers:
+def _function_values(indicator: Any, points: _TestPoints, resampling: Resampling) -> _IndicatorValues:
     labels, predictions = points.labels[points.kept], points.predictions[points.kept]
-    draws = bootstrap_function(
-        points.chosen,
-        labels,
-        predictions,
-        indicator,
-        points.portions,
-        points.operational,
-        min(resampling.replicates, 200),
-        resampling.rng,
-        resampling.engine,
-    )
-    return _Answers(
+    fewer = replace(resampling, resamples=min(resampling.resamples, MOST_FUNCTION_RESAMPLES))
+    draws = bootstrap_function(points.kept_points(), labels, predictions, indicator, fewer)
+    return _IndicatorValues(
         value=float(indicator(labels, predictions)),
         unshaped=float(indicator(points.labels, points.predictions)),
-        weighted=_weighted_function(
-            points.labels, points.predictions, points.weights, indicator, resampling.rng
-        ),
+        weighted=_weighted_function(points, indicator, resampling.rng),
         draws=draws,
     )
 
@@ -248,11 +215,11 @@ def indicator_range(
     patterns: Patterns, problem: SubsetProblem, numerator: Floats, denominator: Floats, time_limit: float
 ) -> tuple[float, float]:
     """Least and greatest ratio over all weightings within epsilon: two linear programs, and their proofs."""
-    _, outcome = np.unique(np.stack([numerator, denominator]), axis=1, return_inverse=True)
-    kinds = int(outcome.max()) + 1
+    # Points of one pattern that add different amounts become different columns.
+    _, amounts = np.unique(np.stack([numerator, denominator]), axis=1, return_inverse=True)
     wider = Patterns(
-        np.concatenate([patterns.codes, outcome.reshape(1, -1).astype(patterns.codes.dtype)]),
-        (*patterns.sizes, kinds),
+        np.concatenate([patterns.codes, amounts.reshape(1, -1).astype(patterns.codes.dtype)]),
+        (*patterns.sizes, int(amounts.max()) + 1),
     )
     columns, multiplicity, member = distinct(wider)
     first = np.empty(columns.points, np.int64)
@@ -277,12 +244,10 @@ def indicator_range(
     return max(proven("least", 1.0), float(ratios.min())), min(-proven("most", -1.0), float(ratios.max()))
 
 
-def _weighted_function(
-    labels: Tensor, predictions: Tensor, weights: Floats, indicator: Any, rng: np.random.Generator
-) -> float:
+def _weighted_function(points: _TestPoints, indicator: Any, rng: np.random.Generator) -> float:
     """The mean over resamples drawn by weight, for indicators without a weighted form of their own."""
-    values = []
-    for _ in range(RESAMPLES):
+    weights, values = points.weights, []
+    for _ in range(WEIGHTED_RESAMPLES):
         rows = rng.choice(len(weights), len(weights), p=weights / weights.sum())
-        values.append(float(indicator(labels[rows], predictions[rows])))
+        values.append(float(indicator(points.labels[rows], points.predictions[rows])))
     return float(np.mean(values))

@@ -28,7 +28,7 @@ class CannotMatchError(UndecidedError):
 
 
 def mismatch(
-    table: OccupiedBins, operational: Histogram, problem: SubsetProblem, time_limit: float, seed: int
+    bins: OccupiedBins, operational: Histogram, problem: SubsetProblem, time_limit: float, seed: int
 ) -> CannotMatchError:
     """The diagnosis, from a linear program of its own: the least epsilon, and which cells it hangs on."""
     found = solved(problem, "diagnose", time_limit, seed=seed) if problem.patterns.points else {}
@@ -37,7 +37,7 @@ def mismatch(
     )
     least = certificate.least_epsilon(problem, multipliers) if problem.patterns.points else 0.0
     would_do = float(found["would_do"]["epsilon"]) if "would_do" in found else None
-    cells = _at_fault(table, operational, problem, multipliers)
+    cells = _at_fault(bins, operational, problem, multipliers)
     names = ", ".join(f"{row.neuron} bin {row.bin}" for row in cells.head(3).itertuples())
     remedy = (
         f"epsilon={_rounded_up(would_do)} would do (none below {least:.6g} can)"
@@ -57,11 +57,11 @@ def mismatch(
 
 
 def _at_fault(
-    table: OccupiedBins, operational: Histogram, problem: SubsetProblem, multipliers: Floats
+    bins: OccupiedBins, operational: Histogram, problem: SubsetProblem, multipliers: Floats
 ) -> pd.DataFrame:
     """Cells that operation fills and the test set cannot, then those whose limits bind the least epsilon."""
-    everything = np.ones(table.patterns.points, bool)
-    frame = table.frame(operational, test=everything)
+    everything = np.ones(bins.patterns.points, bool)
+    frame = bins.frame(operational, test=everything)
     needed = problem.target.portions - problem.target.epsilon
     missing = (problem.available == 0) & (needed > 0)
     share = np.abs(multipliers) / max(float(np.abs(multipliers).sum()), 1e-300)

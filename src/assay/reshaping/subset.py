@@ -18,6 +18,7 @@ from assay.reshaping.array_types import Integers
 from assay.reshaping.estimate import IndicatorEstimate, estimated
 from assay.reshaping.histogram import Histogram
 from assay.reshaping.indicator import Indicator, accuracy
+from assay.reshaping.indicator_bootstrap import Resampling
 from assay.reshaping.mismatch import mismatch
 from assay.reshaping.occupied_bins import OccupiedBins
 from assay.reshaping.similarity import portion_similarity
@@ -78,8 +79,8 @@ class Reshaping:
         self,
         indicator: Indicator = accuracy,
         *,
-        confidence: float = 0.95,
-        replicates: int = 1000,
+        level: float = 0.95,
+        resamples: int = 1000,
         seed: int = 0,
         time_limit: float = 300.0,
         engine: str = "here",
@@ -92,28 +93,25 @@ class Reshaping:
         checked_engine(engine)
         if self.labels is None:
             raise InputError("expected a test Trace with labels to estimate from, got one without")
-        if not 0 < confidence < 1 or replicates < 2:
+        if not 0 < level < 1 or resamples < 2:
             raise InputError(
-                f"expected a confidence between 0 and 1 and at least 2 replicates, got {confidence}, "
-                f"{replicates}"
+                f"expected a level between 0 and 1 and at least 2 resamples, got {level} and {resamples}"
             )
         return estimated(
-            self.table,
+            self.occupied_bins,
             self.operational.total,
             self.epsilon,
             self.kept.numpy(),
             self.labels,
             self.predictions,
             indicator,
-            confidence=confidence,
-            replicates=replicates,
-            seed=seed,
+            level=level,
+            resampling=Resampling(resamples, np.random.default_rng(seed), engine),
             time_limit=time_limit,
-            engine=engine,
         )
 
     @cached_property
-    def table(self) -> OccupiedBins:
+    def occupied_bins(self) -> OccupiedBins:
         return OccupiedBins.of(self.cells.numpy(), self.operational)
 
     def summary(self) -> str:
@@ -138,7 +136,7 @@ class Reshaping:
     def to_frame(self) -> pd.DataFrame:
         """A row per neuron and bin: operational portion, and test portion before and after."""
         everything = np.ones(len(self.kept), bool)
-        return self.table.frame(self.operational, before=everything, after=self.kept.numpy())
+        return self.occupied_bins.frame(self.operational, before=everything, after=self.kept.numpy())
 
     @tabled
     def class_frequencies(self) -> pd.DataFrame:
@@ -226,23 +224,23 @@ def reshape(
 
 
 def _solve(
-    table: OccupiedBins,
+    bins: OccupiedBins,
     operational: Histogram,
     epsilon: float,
     removable: NDArray[np.bool_],
     time_limit: float,
     seed: int,
 ) -> tuple[Tensor, int]:
-    problem, member = table.problem(operational.total, epsilon, removable)
+    problem, member = bins.problem(operational.total, epsilon, removable)
     if certificate.single_neuron_bound(problem) < max(problem.fixed_points, 1):
-        raise mismatch(table, operational, problem, time_limit, seed)
+        raise mismatch(bins, operational, problem, time_limit, seed)
     found = solved(problem, "keep", time_limit, seed=seed)
     bound = proven_bound(problem, found)
     if bound < max(problem.fixed_points, 1):
-        raise mismatch(table, operational, problem, time_limit, seed)
+        raise mismatch(bins, operational, problem, time_limit, seed)
     if "kept" not in found:
         if "done" in found:
-            raise mismatch(table, operational, problem, time_limit, seed)
+            raise mismatch(bins, operational, problem, time_limit, seed)
         raise AssayError(
             f"no subset was found within {time_limit:g} s, and at most {bound:,} points can be kept; "
             "raise time_limit, or epsilon"
