@@ -90,8 +90,8 @@ def test_what_lies_outside_is_an_error_or_is_counted():
     assert histogram.counts.tolist() == [[1, 0, 0, 0]]
     frame = histogram.to_frame()
     assert frame["count"].tolist() == [1, 1, 2]
-    assert frame["low"].tolist() == [-math.inf, 0.0, 4.0]
-    assert frame["high"].tolist() == [0.0, 1.0, math.inf]
+    assert frame["lower"].tolist() == [-math.inf, 0.0, 4.0]
+    assert frame["upper"].tolist() == [0.0, 1.0, math.inf]
 
 
 def test_nan_is_never_counted():

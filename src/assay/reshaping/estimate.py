@@ -1,4 +1,4 @@
-"""What the kept points, and everything else that fits the same histograms, say about an indicator."""
+"""An indicator in operation: estimated on the kept points, and bounded by all that fits the histograms."""
 
 import math
 from dataclasses import dataclass, replace
@@ -30,17 +30,16 @@ WEIGHTED_RESAMPLES = 50
 @storable("IndicatorEstimate")
 @dataclass(frozen=True)
 class IndicatorEstimate:
-    """One indicator out there, estimated in three ways from the same histograms.
+    """An indicator in operation, estimated in three ways from the same histograms.
 
-    `value` with `lower` and `upper`: on the kept points (the paper's estimate), with a bootstrap interval
-    that covers chance and the lean towards the old test set that epsilon allows.
-    `weighted`: by entropy balancing, from an `effective_size` of points. `range_lower`, `range_upper`: the
-    least and greatest value over all weightings of the test points whose portions lie within epsilon of
-    operation, proven up to rounding; None where the indicator is not a ratio of sums. `unshaped`: on the
-    whole test set.
+    `value` with `lower` and `upper`: on the kept points (the paper's estimate), with a bootstrap interval at
+    `level` that covers chance and the lean towards the old test set that epsilon allows. `weighted`: by
+    entropy balancing, worth `effective_size` equally weighted points. `range_lower`, `range_upper`: the least
+    and greatest value over all weightings of the test points whose portions lie within epsilon of operation,
+    proven up to rounding; None if the indicator is not a ratio of sums. `unshaped`: on the whole test set.
     """
 
-    title = "Indicator out there"
+    title = "Indicator in operation"
 
     name: str
     value: float
@@ -58,35 +57,33 @@ class IndicatorEstimate:
 
     @property
     def disagreements(self) -> list[str]:
-        """Each way in which the estimates contradict one another, as a sentence."""
-        said = []
+        """One sentence for each way in which the estimates contradict one another."""
+        sentences = []
         if not self.lower <= self.weighted <= self.upper:
-            said.append(
+            sentences.append(
                 f"The weighted estimate ({self.weighted:.4f}) lies outside the interval of the kept points."
             )
         if self.weighted_similarity > self.epsilon * 1.05:
-            said.append(
-                f"The weights match operation only within {self.weighted_similarity:.4f}, not "
-                f"{self.epsilon:g}."
+            sentences.append(
+                f"With weights, portions still differ by {self.weighted_similarity:.4f} (allowed: "
+                f"{self.epsilon:g})."
             )
         if self.range_lower is not None and self.range_upper is not None:
             span, interval = self.range_upper - self.range_lower, self.upper - self.lower
             if span > max(2 * interval, 0.01):
-                said.append(
+                sentences.append(
                     "Other weightings fit the histograms equally well and differ by more than the interval: "
-                    f"a safety case should take {self.range_lower:.4f} as the worst."
+                    f"a safety case should assume the worst, {self.range_lower:.4f}."
                 )
-        return said
+        return sentences
 
     def summary(self) -> str:
-        """The estimate, how sure it is, and what contradicts it."""
+        """The estimate, how certain it is, and what contradicts it."""
         text = (
-            f"Out there, {self.name} is estimated at {self.value:.4f} ({self.level:.0%} interval "
-            f"{self.lower:.4f} to {self.upper:.4f}, from {self.kept:,} kept points); on the whole "
-            "test set it was "
-            f"{self.unshaped:.4f}, and with weights it is {self.weighted:.4f} (worth "
-            f"{self.effective_size:,.0f} "
-            "equally weighted points). "
+            f"In operation, {self.name} is estimated at {self.value:.4f} ({self.level:.0%} interval "
+            f"{self.lower:.4f} to {self.upper:.4f}, from {self.kept:,} kept points); on the whole test set "
+            f"it was {self.unshaped:.4f}, and with weights it is {self.weighted:.4f} (worth "
+            f"{self.effective_size:,.0f} equally weighted points). "
         )
         if self.range_lower is not None and self.range_upper is not None:
             text += (
@@ -147,7 +144,7 @@ def estimated(
         len(points.kept),
         found.unshaped,
         found.weighted,
-        float(1 / (weights**2).sum()),
+        float(1 / (weights**2).sum()),  # Kish: as informative as so many points of equal weight
         weighting.similarity,
         epsilon,
         *found.range,

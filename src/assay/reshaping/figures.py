@@ -1,4 +1,4 @@
-"""Pictures of reshaping: Figs. 3, 4a and 4b of the paper, and the estimates side by side."""
+"""Figures of reshaping: Figs. 3, 4a and 4b of the paper, and the estimates side by side."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,9 @@ from torch import Tensor
 
 from assay.errors import InputError
 
-# Okabe and Ito's palette: told apart by colour-blind readers.
+# Okabe and Ito's palette, which colour-blind readers can distinguish.
 COLOURS = {"operational": "#0072B2", "before": "#D55E00", "after": "#009E73", "counted": "#0072B2"}
-MOST = 6
+MOST_NEURONS = 6
 
 
 def shape_figure(frame: pd.DataFrame, neurons: int = 2) -> Figure:
@@ -89,7 +89,7 @@ def histogram_figure(histograms: Mapping[str, Any]) -> Figure:
     if not histograms:
         raise InputError("expected at least one histogram to draw, got none")
     first = next(iter(histograms.values()))
-    neurons = min(len(first.window), MOST)
+    neurons = min(len(first.window), MOST_NEURONS)
     figure = Figure(figsize=(8, 1.8 * neurons), layout="constrained")
     names = first.bins.names(len(first.window))
     for row in range(neurons):

@@ -1,4 +1,4 @@
-"""From bins to cells: the bins of each neuron that occur, on either side, numbered without gaps."""
+"""Occupied bins, called cells: those that occur in the test set or in operation, numbered without gaps."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ class OccupiedBins:
 
     @classmethod
     def of(cls, bins: NDArray[Any], operational: Histogram) -> "OccupiedBins":
-        """`bins` (points, neurons) as `Bins.cells` gives them; O(points x neurons)."""
+        """`bins` is (points, neurons) as returned by `Bins.cells`; O(points x neurons)."""
         first = min(int(bins.min(initial=0)), operational.first)
         last = max(int(bins.max(initial=0)), operational.first + operational.window.shape[1] - 1)
         outside = operational.between(first, last)
@@ -49,9 +49,9 @@ class OccupiedBins:
         self, total: int, epsilon: float, candidates: NDArray[np.bool_] | None = None
     ) -> tuple[SubsetProblem, Integers]:
         """Definition 4 over distinct patterns, and which of them each candidate has."""
-        everything = np.ones(self.patterns.points, bool) if candidates is None else candidates
-        fixed = self.patterns.take(np.flatnonzero(~everything))
-        patterns, multiplicity, member = distinct(self.patterns.take(np.flatnonzero(everything)))
+        removable = np.ones(self.patterns.points, bool) if candidates is None else candidates
+        fixed = self.patterns.take(np.flatnonzero(~removable))
+        patterns, multiplicity, member = distinct(self.patterns.take(np.flatnonzero(removable)))
         target = PortionTarget(self.operational, total, epsilon)
         counts = np.rint(fixed.totals()).astype(np.int64)
         return SubsetProblem(patterns, multiplicity, counts, fixed.points, target), member

@@ -67,7 +67,7 @@ class Reshaping:
 
     @property
     def similarity(self) -> float:
-        """Portion similarity of the kept points and operation, counted anew; at most `epsilon`."""
+        """Portion similarity of the kept points and operation, counted again; at most `epsilon`."""
         return self._similarity(self.cells[self.kept])
 
     @property
@@ -85,10 +85,11 @@ class Reshaping:
         time_limit: float = 300.0,
         engine: str = "here",
     ) -> IndicatorEstimate:
-        """The indicator out there, with all that these histograms can say about it; see `IndicatorEstimate`.
+        """The indicator in operation, with all that these histograms say about it; see `IndicatorEstimate`.
 
         `indicator` is `assay.accuracy`, `assay.recall(label)`, or any function of (labels, predictions).
-        `engine` says where resampling runs: "here", "processes" or "ray", with the same result.
+        `level` is the probability with which the interval should contain the truth, from so many bootstrap
+        `resamples`. `engine` is where resampling runs: "here", "processes" or "ray", with the same result.
         """
         checked_engine(engine)
         if self.labels is None:
@@ -124,12 +125,10 @@ class Reshaping:
         )
         return (
             f"{self.number_kept:,} of {len(self.kept):,} test points ({share:.0%}) have the neuron "
-            "histograms "
-            f"seen in operation, {proof}. Before, portions differed by up to "
-            f"{self.similarity_before:.3f}; now "
-            f"by at most {self.similarity:.3f} (allowed: {self.epsilon:g}). Measure your indicator on "
-            "the kept "
-            "points, and look at its range before relying on it."
+            f"histograms seen in operation, {proof}. Before, portions differed by up to "
+            f"{self.similarity_before:.3f}; now by at most {self.similarity:.3f} (allowed: "
+            f"{self.epsilon:g}). Measure your indicator on the kept points, and look at its range before "
+            "relying on it."
         )
 
     @tabled
@@ -180,16 +179,16 @@ def reshape(
 ) -> Reshaping:
     """Keep as many test points as possible such that portions differ from operation by at most epsilon.
 
-    Definition 4 and Lemma 2 of the paper. Bins come with the histogram. `candidates` (mask or indices) says
-    which points may be removed; all others stay. With `network`, its weights must be those the histogram
+    Definition 4 and Lemma 2 of the paper. Bins come with the histogram. `candidates` (mask or indices) are
+    the points that may be removed; all others stay. With `network`, its weights must be those the histogram
     was counted with. The solver runs in its own process, which is ended when `time_limit` (seconds) is over;
-    the best subset found by then is returned, with its gap. `seed` decides between subsets of equal size, and
-    gives the same one again unless the clock cut a search short.
+    the best subset found by then is returned, with its gap. `seed` decides between subsets of equal size; the
+    same seed gives the same subset unless the time limit cut a search short.
 
     Time grows with points x neurons^2: about a second for 20,000 points and 20 neurons, about a minute for a
-    million. Raises `CannotMatchError`, which says why and which epsilon would do, where no subset is similar.
+    million. Raises `CannotMatchError` if no subset is similar; it says why, and which epsilon would do.
     """
-    _check(test, operational, epsilon, network, time_limit)
+    _check_arguments(test, operational, epsilon, network, time_limit)
     start = time.monotonic()
     bins = operational.bins.cells(test)
     if bins.shape[1] != len(operational.window):
@@ -197,7 +196,7 @@ def reshape(
             f"expected {len(operational.window)} watched neurons as in the histogram, got {bins.shape[1]}; "
             "observe the test set with the network the histogram was counted with"
         )
-    removable = _mask(candidates, len(test))
+    removable = _candidate_mask(candidates, len(test))
     if portion_similarity(Histogram.of_cells(bins, operational.bins), operational) <= epsilon:
         kept, bound = torch.ones(len(test), dtype=torch.bool), len(test)
     else:
@@ -210,13 +209,13 @@ def reshape(
         bound,
         epsilon,
         operational,
-        _narrow(bins),
+        _in_smallest_type(bins),
         test.predictions,
         labels,
         time.monotonic() - start,
         seed,
     )
-    if not result.similarity <= epsilon:  # counted anew from the mask: never trust a solver
+    if not result.similarity <= epsilon:  # counted again from the mask: never trust a solver
         raise AssayError(
             f"the solver returned points that differ by {result.similarity}, more than {epsilon}; report this"
         )
@@ -246,7 +245,7 @@ def _solve(
             "raise time_limit, or epsilon"
         )
     kept = ~removable
-    kept[removable] = _members(member, found["kept"]["counts"], seed)
+    kept[removable] = _random_members(member, found["kept"]["counts"], seed)
     return torch.from_numpy(kept), bound
 
 
@@ -267,8 +266,8 @@ def proven_bound(problem: SubsetProblem, found: dict[str, dict[str, Any]]) -> in
     return int(numbers[impossible.argmin()]) if not impossible.all() else int(numbers[-1]) - 1
 
 
-def _members(member: Integers, counts: Integers, seed: int) -> NDArray[np.bool_]:
-    """Of each pattern so many points, picked at random: equal patterns may have different labels."""
+def _random_members(member: Integers, counts: Integers, seed: int) -> NDArray[np.bool_]:
+    """So many points of each pattern, picked at random: points of one pattern may have different labels."""
     order = np.random.default_rng(seed).permutation(len(member))
     by_pattern = order[np.argsort(member[order], kind="stable")]
     sizes = np.bincount(member, minlength=len(counts))
@@ -278,18 +277,21 @@ def _members(member: Integers, counts: Integers, seed: int) -> NDArray[np.bool_]
     return kept
 
 
-def _narrow(bins: Tensor) -> Tensor:
+def _in_smallest_type(bins: Tensor) -> Tensor:
     largest = int(bins.abs().max()) if len(bins) else 0
     return bins.to(torch.int16 if largest < 2**15 else torch.int32 if largest < 2**31 else torch.int64)
 
 
-def _mask(candidates: Tensor | NDArray[Any] | None, points: int) -> NDArray[np.bool_]:
+def _candidate_mask(candidates: Tensor | NDArray[Any] | None, points: int) -> NDArray[np.bool_]:
     if candidates is None:
         return np.ones(points, bool)
     chosen = np.asarray(candidates)
     if chosen.dtype != bool:
         if chosen.ndim != 1 or (chosen.size and (chosen.min() < 0 or chosen.max() >= points)):
-            raise InputError(f"expected candidates as indices below {points}, or a mask; got others")
+            raise InputError(
+                f"expected candidates as a mask or as indices from 0 to {points - 1}, got "
+                f"{chosen.tolist() if chosen.size < 10 else chosen.shape}; pass rows of the test Trace"
+            )
         mask = np.zeros(points, bool)
         mask[chosen] = True
         return mask
@@ -298,13 +300,13 @@ def _mask(candidates: Tensor | NDArray[Any] | None, points: int) -> NDArray[np.b
     return chosen.copy()
 
 
-def _check(
+def _check_arguments(
     test: Trace, operational: Histogram, epsilon: float, network: Network | None, time_limit: float
 ) -> None:
     if not isinstance(operational, Histogram):
         raise InputError(
-            f"expected the operational Histogram, got {type(operational).__name__}; count it with "
-            "Histogram.of"
+            f"expected the operational Histogram, got {type(operational).__name__}; "
+            "count one with Histogram.of"
         )
     if not (np.isfinite(epsilon) and 0 < epsilon <= 1):
         raise InputError(f"expected epsilon above 0 and at most 1, got {epsilon}; the paper uses 0.01")

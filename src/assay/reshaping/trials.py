@@ -1,4 +1,4 @@
-"""Many trials side by side: does reshaping bring the classes closer to operation? (Fig. 4b)"""
+"""Many trials: does reshaping bring the class frequencies closer to operation? (Fig. 4b)"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @storable("ReshapingTrials")
 @dataclass(frozen=True, eq=False)
 class ReshapingTrials:
-    """A row per trial: summed class ratio differences to operation before and after, and what was kept."""
+    """A row per trial: summed class ratio differences to operation before and after, and points kept."""
 
     title = "Reshaping over many trials"
 
@@ -28,8 +28,8 @@ class ReshapingTrials:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[Reshaping, Tensor]]) -> "ReshapingTrials":
-        """From results and the labels of their operational inputs, which are known in experiments only."""
-        rows = [_row(result, labels) for result, labels in pairs]
+        """From results and the labels of their operational inputs, which only experiments know."""
+        rows = [_trial_row(result, labels) for result, labels in pairs]
         if not rows:
             raise InputError("expected at least one trial, got none")
         return cls(pd.DataFrame(rows))
@@ -38,11 +38,9 @@ class ReshapingTrials:
         closer = int((self.trials["after"] < self.trials["before"]).sum())
         means = self.trials[["before", "after"]].mean()
         return (
-            f"In {closer} of {len(self.trials)} trials the class frequencies of the reshaped test set "
-            "are closer "
-            f"to operation: their summed difference went from {means['before']:.3f} to "
-            f"{means['after']:.3f} on "
-            "average."
+            f"In {closer} of {len(self.trials)} trials the class frequencies of the reshaped test set are "
+            "closer to operation: on average, their summed difference went from "
+            f"{means['before']:.3f} to {means['after']:.3f}."
         )
 
     @tabled
@@ -56,7 +54,7 @@ class ReshapingTrials:
         return trials_figure(self.trials)
 
 
-def _row(result: Reshaping, operational_labels: Tensor) -> dict[str, float]:
+def _trial_row(result: Reshaping, operational_labels: Tensor) -> dict[str, float]:
     frequencies = result.class_frequencies()
     classes = max(len(frequencies), int(operational_labels.max()) + 1)
     outside = np.bincount(operational_labels.numpy(), minlength=classes) / len(operational_labels)

@@ -3,8 +3,8 @@
 Plain intervals forget that two neurons see the same input. Here a lower and an upper linear function of the
 input go through the network (Zhang et al. 2018, CROWN, run forwards): affine layers combine them, a ReLU that
 can go either way is enclosed by two lines, and only at the end, and at each ReLU, is the worst input of the
-box taken. Costs as much as a batch of as many inputs as one input has values, so it is offered for Linear,
-convolution, batch normalisation, average pooling, ReLU, flattening and addition, and not for everything.
+box taken. This costs as much as a batch of as many inputs as one input has values, so only Linear,
+convolution, batch normalisation, average pooling, ReLU, flattening and addition have rules here.
 """
 
 import operator
@@ -97,10 +97,10 @@ def rectified(value: LinearBounds, *_: Any, **__: Any) -> LinearBounds:
     """ReLU: exact where the sign is known; else below max(0, x) by 0 or x, above by the chord."""
     ends = value.interval
     low, high = ends.low, ends.high
-    open_ = (low < 0) & (high > 0)
-    chord = torch.where(open_, high / (high - low).clamp(min=1e-300), (low >= 0).double())
-    below = torch.where(open_, (high > -low).double(), (low >= 0).double())
-    return value.scaled(below, chord, torch.where(open_, -chord * low, torch.zeros_like(low)))
+    undecided = (low < 0) & (high > 0)
+    chord = torch.where(undecided, high / (high - low).clamp(min=1e-300), (low >= 0).double())
+    below = torch.where(undecided, (high > -low).double(), (low >= 0).double())
+    return value.scaled(below, chord, torch.where(undecided, -chord * low, torch.zeros_like(low)))
 
 
 def added(left: Any, right: Any) -> LinearBounds:
@@ -133,8 +133,8 @@ def _same(value: Any, *_: Any, **__: Any) -> Any:
     return value
 
 
-def of_module(layer: nn.Module) -> Callable[[Any], LinearBounds] | None:
-    """The rule of a layer; None where there is none."""
+def module_rule(layer: nn.Module) -> Callable[[Any], LinearBounds] | None:
+    """The rule of a layer; None if there is none."""
     if isinstance(layer, nn.Linear):
         return lambda value: affine(value, layer.weight, layer.bias, F.linear)
     if isinstance(layer, nn.Conv1d | nn.Conv2d) and layer.padding_mode == "zeros":

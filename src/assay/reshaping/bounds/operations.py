@@ -2,9 +2,9 @@
 
 An interval is a pair of tensors in double precision, with a batch of one. Affine operations move its middle
 and scale its radius by absolute weights; operations that never decrease apply to both ends; a product takes
-the extremes of its corners; GELU and its like dip once, and their true minimum counts where it lies inside.
-Every result is widened by what single-precision arithmetic may add, so bounds hold for the network as it
-runs.
+the extremes of its corners; GELU and similar functions dip once, and their true minimum counts if it lies
+inside. Every result is widened by the rounding error of single precision, so bounds hold for the network as
+it runs.
 """
 
 import math
@@ -62,7 +62,7 @@ def never_decreasing(function: Callable[..., Tensor]) -> Rule:
 
     def rule(value: Interval, /, *arguments: Any, **options: Any) -> Interval:
         low, high = function(value.low, *arguments, **options), function(value.high, *arguments, **options)
-        return _rounded(Interval(low, high))
+        return _with_rounding(Interval(low, high))
 
     return rule
 
@@ -95,7 +95,7 @@ def dipping(function: Callable[..., Tensor]) -> Rule:
         floor = function(torch.tensor(lowest, dtype=torch.float64), **options)
         low = torch.where(inside, floor, torch.minimum(*ends))
         # The minimum is flat to second order; 1e-9 in its place is far below the widening.
-        return _rounded(Interval(low, torch.maximum(*ends)))
+        return _with_rounding(Interval(low, torch.maximum(*ends)))
 
     return rule
 
@@ -137,11 +137,11 @@ def batch_norm(value: Interval, layer: Any) -> Interval:
 
 
 def added(left: Any, right: Any, *, alpha: float = 1, **_: Any) -> Interval:
-    return _rounded(_plus(_interval(left), _times(_interval(right), alpha)))
+    return _with_rounding(_plus(_interval(left), _times(_interval(right), alpha)))
 
 
 def subtracted(left: Any, right: Any, *, alpha: float = 1, **_: Any) -> Interval:
-    return _rounded(_plus(_interval(left), _times(_interval(right), -alpha)))
+    return _with_rounding(_plus(_interval(left), _times(_interval(right), -alpha)))
 
 
 def multiplied(left: Any, right: Any) -> Interval:
@@ -150,7 +150,7 @@ def multiplied(left: Any, right: Any) -> Interval:
     low, high = corners[0], corners[0]
     for corner in corners[1:]:
         low, high = torch.minimum(low, corner), torch.maximum(high, corner)
-    return _rounded(Interval(low, high))
+    return _with_rounding(Interval(low, high))
 
 
 def divided(left: Any, right: Any, **options: Any) -> Interval:
@@ -180,7 +180,7 @@ def _times(value: Interval, factor: float) -> Interval:
     return Interval(torch.minimum(*ends), torch.maximum(*ends))
 
 
-def _rounded(value: Interval) -> Interval:
+def _with_rounding(value: Interval) -> Interval:
     """Widened by what a few single-precision operations may add; exact zeros stay (a ReLU's floor)."""
     return Interval(value.low - 16 * UNIT * value.low.abs(), value.high + 16 * UNIT * value.high.abs())
 
@@ -266,15 +266,15 @@ FUNCTIONS: dict[Any, Rule] = {
 }  # fmt: skip
 
 
-def of_module(layer: nn.Module) -> Rule | None:
-    """The rule of a layer, taking the interval alone; None where there is none."""
+def module_rule(layer: nn.Module) -> Rule | None:
+    """The rule of a layer, which takes only the interval; None if there is none."""
     if isinstance(layer, nn.Linear):
         return lambda value: linear(value, layer)
     if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         return lambda value: convolution(value, layer)
     if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d) and layer.track_running_stats:
         return lambda value: batch_norm(value, layer)
-    if isinstance(layer, _SILENT):
+    if isinstance(layer, _IDENTITY_LAYERS):
         return _same
     if isinstance(layer, _MOVING_LAYERS):
         return moving(layer)
@@ -286,10 +286,10 @@ def of_module(layer: nn.Module) -> Rule | None:
         return lambda value: _parametric(value, layer)
     if isinstance(layer, _RISING_LAYERS):
         return never_decreasing(_in_double(layer))
-    return _of_dipping(layer)
+    return _dipping_rule(layer)
 
 
-_SILENT = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
+_IDENTITY_LAYERS = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 _MOVING_LAYERS = (
     nn.Flatten,
     nn.Unflatten,
@@ -323,7 +323,7 @@ def _parametric(value: Interval, layer: nn.PReLU) -> Interval:
     return result
 
 
-def _of_dipping(layer: nn.Module) -> Rule | None:
+def _dipping_rule(layer: nn.Module) -> Rule | None:
     if isinstance(layer, nn.GELU):
         return lambda value: dipping(F.gelu)(value, approximate=layer.approximate)
     for kind, function in ((nn.SiLU, F.silu), (nn.Mish, F.mish), (nn.Hardswish, F.hardswish)):

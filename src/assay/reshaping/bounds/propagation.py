@@ -1,6 +1,6 @@
 """How far a neuron's value can go when every input value lies in a known range (Lemma 1).
 
-Interval bound propagation over the traced module: one pass, at the cost of about three forward passes of a
+Interval bound propagation over the traced module: one pass, which costs about three forward passes of a
 single input in double precision.
 """
 
@@ -23,7 +23,7 @@ Limit = float | Tensor
 REMEDY = "use Bins.from_data with a margin instead, which counts what falls outside in overflow bins"
 LARGEST_SIDE = 256
 MOST_SIZES = 8
-# What tracing raises where a forward pass does something to its input that only a real tensor can bear.
+# What tracing raises if a forward pass does something to its input that needs a real tensor.
 UNTRACEABLE = (TypeError, NotImplementedError, RuntimeError, ValueError, AttributeError, KeyError)
 
 
@@ -48,12 +48,12 @@ def neuron_bounds(
         raise InputError(f"expected layers of the network, got {unknown}; choose from its module names")
     found: dict[str, tuple[Tensor, Tensor]] = {}
     with torch.no_grad(), evaluating(list(network.module.modules())):
-        for size in _shapes(network.module, low, high, shape):
-            box = _box(low, high, size)
-            plain = _propagated(network.module, layers, box, INTERVALS)
-            closer = _propagated(network.module, layers, LinearBounds.over(box), LINES) if sharper else plain
+        for size in _input_shapes(network.module, low, high, shape):
+            box = _input_box(low, high, size)
+            plain = _enclosures(network.module, layers, box, INTERVALS)
+            closer = _enclosures(network.module, layers, LinearBounds.over(box), LINEAR) if sharper else plain
             for name in layers:
-                ends = _row(network, name, _met(plain[name], closer[name]))
+                ends = _pooled(network, name, _intersection(plain[name], closer[name]))
                 found[name] = _hull(found.get(name), ends)
     return found
 
@@ -63,30 +63,30 @@ class Rules:
     """How one kind of enclosure passes through operations."""
 
     kind: type
-    of_module: Callable[[nn.Module], Callable[..., Any] | None]
+    module_rule: Callable[[nn.Module], Callable[..., Any] | None]
     functions: Mapping[Any, Callable[..., Any]]
     methods: Mapping[str, Callable[..., Any]]
     remedy: str
 
 
-INTERVALS = Rules(Interval, operations.of_module, operations.FUNCTIONS, operations.METHODS, REMEDY)
-LINES = Rules(
-    LinearBounds, linear.of_module, linear.FUNCTIONS, linear.METHODS, "leave sharper=False for this network"
+INTERVALS = Rules(Interval, operations.module_rule, operations.FUNCTIONS, operations.METHODS, REMEDY)
+LINEAR = Rules(
+    LinearBounds, linear.module_rule, linear.FUNCTIONS, linear.METHODS, "leave sharper=False for this network"
 )
 
 
-def _propagated(module: nn.Module, layers: Sequence[str], box: Any, rules: Rules) -> dict[str, Any]:
-    heard: dict[str, Any] = {}
+def _enclosures(module: nn.Module, layers: Sequence[str], box: Any, rules: Rules) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
     try:
-        _Propagation(module, frozenset(layers), heard, "", rules).run(box)
+        _Propagation(module, frozenset(layers), seen, "", rules).run(box)
     except RuntimeError as error:
         raise InputError(
-            f"expected inputs of a shape that {type(module).__name__} takes, got {tuple(_shape(box))} "
-            f"({error}); pass shape="
+            f"expected inputs of a shape that {type(module).__name__} takes, got "
+            f"{tuple(_tensor_like(box).shape[1:])} ({error}); pass shape="
         ) from error
-    if missing := [name for name in layers if name not in heard]:
+    if missing := [name for name in layers if name not in seen]:
         raise InputError(f"expected layers that run in the forward pass, got {missing}; choose others")
-    return {name: heard[name] for name in layers}
+    return {name: seen[name] for name in layers}
 
 
 class _Tracer(fx.Tracer):
@@ -97,15 +97,15 @@ class _Tracer(fx.Tracer):
         self.watched, self.rules = watched, rules
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
-        known = self.rules.of_module(module) is not None
+        known = self.rules.module_rule(module) is not None
         return name in self.watched or known or super().is_leaf_module(module, name)
 
 
 class _Propagation(fx.Interpreter):
-    """Runs a module on an interval, and hears the watched layers on the way."""
+    """Runs a module on an interval, and notes the values of the watched layers."""
 
     def __init__(
-        self, module: nn.Module, layers: frozenset[str], heard: dict[str, Any], prefix: str, rules: Rules
+        self, module: nn.Module, layers: frozenset[str], seen: dict[str, Any], prefix: str, rules: Rules
     ) -> None:
         inside = {name.removeprefix(prefix) for name in layers if name.startswith(prefix)} - {""}
         try:
@@ -117,47 +117,47 @@ class _Propagation(fx.Interpreter):
             ) from error
         super().__init__(module, graph=graph)
         self.extra_traceback = False  # errors are for people: one sentence
-        self.layers, self.heard, self.prefix, self.rules = layers, heard, prefix, rules
+        self.layers, self.seen, self.prefix, self.rules = layers, seen, prefix, rules
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not args and len(kwargs) == 1:  # Linear(input=x)
             args, kwargs = tuple(kwargs.values()), {}
         layer = self.fetch_attr(target)
         name = f"{self.prefix}{target}"
-        rule = self.rules.of_module(layer)
+        rule = self.rules.module_rule(layer)
         if isinstance(layer, nn.Linear):
-            self.heard[PENULTIMATE] = args[0]
+            self.seen[PENULTIMATE] = args[0]
         if rule is not None and len(args) == 1 and not kwargs:
-            result = self._ruled(rule, f"{type(layer).__name__} ({name})", args, {})
+            result = self._apply(rule, f"{type(layer).__name__} ({name})", args, {})
         elif any(True for _ in layer.children()):
-            result = _Propagation(layer, self.layers, self.heard, f"{name}.", self.rules).run(*args)
+            result = _Propagation(layer, self.layers, self.seen, f"{name}.", self.rules).run(*args)
         else:
             raise self._unsupported(f"{type(layer).__name__} ({name})")
         if name in self.layers:
-            self.heard[name] = result
+            self.seen[name] = result
         return result
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is getattr and isinstance(args[0], self.rules.kind):
-            return getattr(_representative(args[0]), args[1])
-        if not _holds(self.rules.kind, [args, kwargs]):
+            return getattr(_tensor_like(args[0]), args[1])
+        if not _contains(self.rules.kind, [args, kwargs]):
             return super().call_function(target, args, kwargs)
         if target not in self.rules.functions:
             raise self._unsupported(getattr(target, "__name__", str(target)))
-        return self._ruled(
+        return self._apply(
             self.rules.functions[target], getattr(target, "__name__", str(target)), args, kwargs
         )
 
     def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target in ("size", "dim") and isinstance(args[0], self.rules.kind):
-            return getattr(_representative(args[0]), target)(*args[1:], **kwargs)
-        if not _holds(self.rules.kind, [args, kwargs]):
+            return getattr(_tensor_like(args[0]), target)(*args[1:], **kwargs)
+        if not _contains(self.rules.kind, [args, kwargs]):
             return super().call_method(target, args, kwargs)
         if target not in self.rules.methods:
             raise self._unsupported(f"Tensor.{target}")
-        return self._ruled(self.rules.methods[target], f"Tensor.{target}", args, kwargs)
+        return self._apply(self.rules.methods[target], f"Tensor.{target}", args, kwargs)
 
-    def _ruled(self, rule: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _apply(self, rule: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         kwargs = {key: value for key, value in kwargs.items() if key not in ("inplace", "training")}
         try:
             return rule(*args, **kwargs)
@@ -168,33 +168,28 @@ class _Propagation(fx.Interpreter):
         return InputError(f"expected operations whose bounds are known, got {name}; {self.rules.remedy}")
 
 
-def _shape(box: Any) -> Sequence[int]:
-    interval: Interval = box.box if isinstance(box, LinearBounds) else box
-    return interval.low.shape[1:]
-
-
-def _representative(value: Any) -> Tensor:
+def _tensor_like(value: Any) -> Tensor:
     """A tensor with the shape of the enclosed value."""
     low: Tensor = value.low
     return low
 
 
-def _holds(kind: type, value: Any) -> bool:
+def _contains(kind: type, value: Any) -> bool:
     if isinstance(value, kind):
         return True
     if isinstance(value, dict):
         value = list(value.values())
-    return isinstance(value, list | tuple) and any(_holds(kind, item) for item in value)
+    return isinstance(value, list | tuple) and any(_contains(kind, item) for item in value)
 
 
-def _met(plain: Interval, closer: Any) -> Interval:
-    """What both enclosures allow."""
+def _intersection(plain: Interval, closer: Any) -> Interval:
+    """The values that both enclosures allow."""
     other: Interval = closer.interval if isinstance(closer, LinearBounds) else closer
     return Interval(torch.maximum(plain.low, other.low), torch.minimum(plain.high, other.high))
 
 
-def _row(network: Network, name: str, interval: Interval) -> tuple[Tensor, Tensor]:
-    """One number per neuron: mean, first, last and flattening never decrease, so ends go to ends."""
+def _pooled(network: Network, name: str, interval: Interval) -> tuple[Tensor, Tensor]:
+    """One number per neuron: pooling by name never decreases, so lower ends pool to lower ends."""
     pool = network.pool.get(name) if isinstance(network.pool, Mapping) else network.pool
     if callable(pool):
         raise InputError(f"expected a named pool for layer {name!r}, got a function; {REMEDY}")
@@ -211,17 +206,19 @@ def _hull(a: tuple[Tensor, Tensor] | None, b: tuple[Tensor, Tensor]) -> tuple[Te
     return b if a is None else (torch.minimum(a[0], b[0]), torch.maximum(a[1], b[1]))
 
 
-def _box(low: Limit, high: Limit, shape: Sequence[int]) -> Interval:
+def _input_box(low: Limit, high: Limit, shape: Sequence[int]) -> Interval:
     ends = [torch.as_tensor(end, dtype=torch.float64) for end in (low, high)]
     if any(torch.isnan(end).any() or torch.isinf(end).any() for end in ends):
         raise InputError(f"expected finite limits of the input values, got low={low}, high={high}")
     box = Interval(*(end.expand(tuple(shape))[None].clone() for end in ends))
     if bool((box.low > box.high).any()):
-        raise InputError(f"expected low below high, got low={low}, high={high}; exchange them")
+        raise InputError(f"expected low below high, got low={low}, high={high}; swap them")
     return box
 
 
-def _shapes(module: nn.Module, low: Limit, high: Limit, shape: Sequence[int] | None) -> list[tuple[int, ...]]:
+def _input_shapes(
+    module: nn.Module, low: Limit, high: Limit, shape: Sequence[int] | None
+) -> list[tuple[int, ...]]:
     for limit in (low, high):
         if shape is None and isinstance(limit, Tensor) and limit.ndim:
             shape = limit.shape
@@ -232,17 +229,17 @@ def _shapes(module: nn.Module, low: Limit, high: Limit, shape: Sequence[int] | N
     )
     if isinstance(first, nn.Linear):
         return [(first.in_features,)]
-    found = _accepted(module, first) if isinstance(first, nn.Conv1d | nn.Conv2d | nn.Conv3d) else []
+    found = _accepted_shapes(module, first) if isinstance(first, nn.Conv1d | nn.Conv2d | nn.Conv3d) else []
     if not 0 < len(found) <= MOST_SIZES:
         raise InputError(
-            f"expected the shape of one input, which {type(module).__name__} does not tell; "
+            f"expected the shape of one input, which {type(module).__name__} does not show; "
             "pass shape=(channels, height, width)"
         )
     return found
 
 
-def _accepted(module: nn.Module, first: Any) -> list[tuple[int, ...]]:
-    """Square inputs that run through the module: sizes that do lie side by side, so the search ends early."""
+def _accepted_shapes(module: nn.Module, first: Any) -> list[tuple[int, ...]]:
+    """Square inputs that run through the module: accepted sizes are consecutive, so the search ends early."""
     found: list[tuple[int, ...]] = []
     for side in range(1, LARGEST_SIDE + 1):
         shape = (first.in_channels, *(side,) * (first.weight.ndim - 2))

@@ -1,12 +1,12 @@
 """An interior-point method for programs whose columns are patterns.
 
-Every program of this room has the same shape, with a few hundred cells and up to millions of points:
+Every program of this solver has the same shape, with a few hundred cells and up to millions of points:
 
     minimise    cost . x + scalar_cost * z
-    subject to  P x + t - slope * z = level        one row per cell, P the 0-1 matrix of the patterns
+    subject to  P x + t - slope * z = constant     one row per cell, P the 0-1 matrix of the patterns
                 sum(t over the first neuron) - balance * z = 0
-                dense . x = 1                      where there is such a row
-                0 <= x <= upper,  0 <= t <= room * z
+                dense . x = 1                      if there is such a row
+                0 <= x <= upper,  0 <= t <= allowance * z
 
 Mehrotra's predictor-corrector method needs, per step, one Cholesky factorisation with as many rows as there
 are cells, and the Gram matrix of the patterns. Hand-written because no library at hand uses that shape: the
@@ -28,15 +28,15 @@ from assay.reshaping.solver.patterns import Patterns
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """See above; `upper` None means that x has no upper limit."""
+    """The arrays of the program above; `upper` None means that x has no upper limit."""
 
     patterns: Patterns
     cost: Floats
     scalar_cost: float
     slope: Floats
-    level: Floats
+    constant: Floats
     balance: float
-    room: float
+    allowance: float
     upper: Floats | None = None
     dense: Floats | None = None
 
@@ -83,7 +83,7 @@ class Iterate(Variables):
 
 TOLERANCE = 1e-8
 MOST_STEPS = 200
-STALL = 15  # steps without progress: rounding has the last word, the certificate tells how good that was
+STALL = 15  # steps without progress: only rounding errors are left, and the certificate says how good that is
 
 
 def solution(program: Program, deadline: Callable[[], bool] = lambda: False) -> Iterate:
@@ -115,7 +115,7 @@ def _start(program: Program) -> Iterate:
     x = np.ones(points) if program.upper is None else program.upper / 2
     slack = np.full(points, np.inf) if program.upper is None else program.upper - x
     z = max(float(x.sum()), 1.0)
-    t = np.full(cells, program.room * z / 2)
+    t = np.full(cells, program.allowance * z / 2)
     return Iterate(
         x=x,
         x_slack=slack,
@@ -153,7 +153,7 @@ def _residuals(program: Program, at: Iterate) -> _Residuals:
         x -= in_dense * program.dense
         dense = 1.0 - float(program.dense @ at.x)
     return _Residuals(
-        cells=program.level - program.patterns.totals(at.x) - at.t + program.slope * at.z,
+        cells=program.constant - program.patterns.totals(at.x) - at.t + program.slope * at.z,
         total=program.balance * at.z - float(at.t[:first].sum()),
         dense=dense,
         x=x,
@@ -161,22 +161,22 @@ def _residuals(program: Program, at: Iterate) -> _Residuals:
         z=program.scalar_cost
         + float(program.slope @ at.cell_duals)
         + program.balance * in_sum
-        - program.room * float(at.t_high.sum()),
+        - program.allowance * float(at.t_high.sum()),
     )
 
 
 class _Newton:
     """The linear system of one step: a Cholesky factor of the cells, and a border of three rows.
 
-    The border holds the sum over the first neuron, the dense row, and z. Without a dense row its place is
-    taken by an equation that says zero.
+    The border rows are the sum over the first neuron, the dense row, and z. Without a dense row, an equation
+    that says zero takes its place.
     """
 
     def __init__(self, program: Program, at: Iterate, residuals: _Residuals) -> None:
         self.program, self.at, self.residuals = program, at, residuals
         self.x_scale = 1 / (at.x_low / at.x + at.x_high / at.x_slack)
         self.t_scale = 1 / (at.t_low / at.t + at.t_high / at.t_slack)
-        self.pull = program.room * at.t_high / at.t_slack
+        self.pull = program.allowance * at.t_high / at.t_slack
         gram = program.patterns.gram(self.x_scale)
         diagonal = np.einsum("ii->i", gram)
         diagonal += self.t_scale
@@ -195,7 +195,7 @@ class _Newton:
         corner = np.diag([float(self.t_scale[:first].sum()), 1.0, 0.0])
         pulled = float((self.t_scale[:first] * self.pull[:first]).sum())
         corner[0, 2] = corner[2, 0] = pulled - program.balance
-        corner[2, 2] = float((self.pull**2 * self.t_scale).sum() - program.room * self.pull.sum())
+        corner[2, 2] = float((self.pull**2 * self.t_scale).sum() - program.allowance * self.pull.sum())
         if program.dense is not None:
             border[:, 1] = program.patterns.totals(self.x_scale * program.dense)
             corner[1, 1] = float((self.x_scale * program.dense) @ program.dense)
@@ -213,7 +213,9 @@ class _Newton:
             [
                 residuals.total + float(t_side[:first].sum()),
                 0.0 if program.dense is None else residuals.dense + float(program.dense @ x_side),
-                residuals.z - program.room * float((t_high / at.t_slack).sum()) + float(self.pull @ t_side),
+                residuals.z
+                - program.allowance * float((t_high / at.t_slack).sum())
+                + float(self.pull @ t_side),
             ]
         )
         inner = cho_solve(self.factor, cells, check_finite=False)
@@ -238,7 +240,7 @@ class _Newton:
             x_low=(x_low - at.x_low * x) / at.x,
             x_high=(x_high + at.x_high * x) / at.x_slack,
             t_low=(t_low - at.t_low * t) / at.t,
-            t_high=(t_high - at.t_high * (program.room * z - t)) / at.t_slack,
+            t_high=(t_high - at.t_high * (program.allowance * z - t)) / at.t_slack,
         )
 
 
@@ -256,7 +258,7 @@ def _advance(program: Program, at: Iterate) -> bool:
             target - at.x * at.x_low - aim.x * aim.x_low,
             _where_limited(program, target - _product(at.x_slack, at.x_high) + aim.x * aim.x_high),
             target - at.t * at.t_low - aim.t * aim.t_low,
-            target - at.t_slack * at.t_high - (program.room * aim.z - aim.t) * aim.t_high,
+            target - at.t_slack * at.t_high - (program.allowance * aim.z - aim.t) * aim.t_high,
         )
     except LinAlgError:
         return False
@@ -278,7 +280,7 @@ def _where_limited(program: Program, values: Floats) -> Floats:
 
 def _lengths(program: Program, at: Iterate, step: Variables, share: float) -> tuple[float, float]:
     """How far the variables and the multipliers can go along the step before one of them reaches zero."""
-    primal = [(at.x, step.x), (at.t, step.t), (at.t_slack, program.room * step.z - step.t)]
+    primal = [(at.x, step.x), (at.t, step.t), (at.t_slack, program.allowance * step.z - step.t)]
     dual = [(at.x_low, step.x_low), (at.t_low, step.t_low), (at.t_high, step.t_high)]
     if program.upper is not None:
         primal.append((at.x_slack, -step.x))
@@ -298,7 +300,7 @@ def _moved(program: Program, at: Iterate, step: Variables, primal: float, dual: 
         x=x,
         x_slack=at.x_slack - primal * step.x,
         t=t,
-        t_slack=at.t_slack + primal * (program.room * step.z - step.t),
+        t_slack=at.t_slack + primal * (program.allowance * step.z - step.t),
         z=z,
         cell_duals=at.cell_duals + dual * step.cell_duals,
         border_duals=at.border_duals + dual * step.border_duals,

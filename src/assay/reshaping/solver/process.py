@@ -1,4 +1,4 @@
-"""Running the solver where it can be ended."""
+"""Running the solver in a process that can be ended."""
 
 import os
 import subprocess
@@ -42,7 +42,7 @@ def _run(folder: Path, time_limit: float) -> None:
             env=environment,
         )
         try:
-            for _ in progress(_waiting(process, time_limit + GRACE), "solving"):
+            for _ in progress(_wait(process, time_limit + GRACE), "solving"):
                 pass
             ended = process.poll() is None
         finally:
@@ -56,7 +56,7 @@ def _run(folder: Path, time_limit: float) -> None:
         )
 
 
-def _waiting(process: "subprocess.Popen[bytes]", seconds: float) -> Iterator[None]:
+def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> Iterator[None]:
     """Until the process is done or the time is over."""
     end = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < end:

@@ -24,7 +24,7 @@ from assay.reshaping.solver.patterns import Patterns
 
 @dataclass(frozen=True, eq=False)
 class PortionTarget:
-    """What was seen outside: counts per cell, from so many inputs, to be met within epsilon."""
+    """What operation saw: counts per cell, from so many inputs, to be matched within epsilon."""
 
     counts: Integers
     total: int
@@ -132,9 +132,9 @@ def relaxation(problem: SubsetProblem) -> Program:
         cost=np.zeros(problem.patterns.points),
         scalar_cost=-1.0,
         slope=portions + epsilon,
-        level=-problem.fixed.astype(np.float64),
+        constant=-problem.fixed.astype(np.float64),
         balance=_over_first_neuron(problem, portions + epsilon) - 1.0,
-        room=2 * epsilon,
+        allowance=2 * epsilon,
         upper=problem.multiplicity.astype(np.float64),
     )
 
@@ -149,9 +149,9 @@ def smallest_epsilon(problem: SubsetProblem) -> Program:
         cost=np.zeros(problem.patterns.points),
         scalar_cost=1.0,
         slope=np.ones(problem.patterns.cells),
-        level=problem.patterns.points * problem.target.portions,
+        constant=problem.patterns.points * problem.target.portions,
         balance=float(problem.patterns.sizes[0]),
-        room=2.0,
+        allowance=2.0,
     )
 
 
@@ -167,9 +167,9 @@ def extreme(problem: SubsetProblem, numerator: Floats, denominator: Floats, sign
         cost=sign * numerator,
         scalar_cost=0.0,
         slope=slope,
-        level=np.zeros(problem.patterns.cells),
+        constant=np.zeros(problem.patterns.cells),
         balance=_over_first_neuron(problem, slope) - 1.0,
-        room=2 * problem.target.epsilon,
+        allowance=2 * problem.target.epsilon,
         dense=denominator / problem.patterns.points,
     )
 

@@ -22,7 +22,7 @@ from assay.reshaping.solver.swaps import repaired
 FREE = 3000  # columns free at first
 MORE = 1000  # columns added per round
 ROUNDS = 60
-FEW = 300  # so few columns are searched whole, and then the answer is final
+FEW = 300  # with at most so many columns the search is exhaustive, and its answer final
 AHEAD = 512  # numbers that a refutation is tried on at once
 
 
@@ -37,7 +37,7 @@ class Effort:
 
 QUICK = Effort(small=3.0, swaps=1.0, spare=(600, 1500))
 THOROUGH = Effort(small=6.0, swaps=4.0, spare=(1500, 600, 2400))
-CLIMB = 40.0  # seconds in all for coming closer to the bound once there is an answer
+CLIMB = 40.0  # seconds in all to come closer to the bound once there is an answer
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Refutation:
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """Of the attempt at one number: counts per column, or why not; neither means undecided."""
+    """The result for one number kept: counts per column, or why there are none; neither means undecided."""
 
     counts: Integers | None = None
     refutation: Refutation | None = None
@@ -124,7 +124,7 @@ def attempt(
     for _ in range(ROUNDS):
         repair.relax(seconds_left())
         if repair.violation < 1e-6:
-            return _settled(repair, rng, seconds_left, effort)
+            return _whole_numbers(repair, rng, seconds_left, effort)
         entering = repair.entering(rng)
         if not len(entering):
             return Attempt(refutation=repair.refutation())
@@ -132,7 +132,7 @@ def attempt(
     return Attempt()
 
 
-def _settled(
+def _whole_numbers(
     repair: "Repair", rng: np.random.Generator, seconds_left: Callable[[], float], effort: Effort
 ) -> Attempt:
     """Whole numbers for a fractional solution without violation: by small programs, and by swaps."""
@@ -209,7 +209,7 @@ class Repair:
         return counts
 
     def settle(self, columns: Integers, seconds: float, seed: int = 0) -> Integers | None:
-        """All counts, with whole numbers found anew for these columns; None where there are none in time."""
+        """All counts, with new whole numbers for these columns; None if none was found in time."""
         counts = self.nearest()
         counts[columns] = 0
         solver = _solver(seconds)
