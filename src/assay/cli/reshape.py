@@ -1,4 +1,4 @@
-"""`assay reshape`: accuracy out there, from a labelled test set and operational histograms."""
+"""`assay reshape`: accuracy in operation, from a labelled test set and operational histograms."""
 
 import json
 from pathlib import Path
@@ -20,28 +20,28 @@ def reshape(
     test: Annotated[Path, typer.Argument(help="The labelled test set: a saved Trace.")],
     operational: Annotated[
         list[Path],
-        typer.Argument(help="Saved Histograms, which are merged; or one saved Trace, counted here."),
+        typer.Argument(help="Saved Histograms, which are merged, or one saved Trace, which is counted."),
     ],
-    epsilon: Annotated[float, typer.Option(help="How far portions may differ.")] = 0.01,
-    width: Annotated[float, typer.Option(help="Bin width, where a Trace is counted here.")] = 1.0,
-    layer: Annotated[str, typer.Option(help="Layer to count, where a Trace is counted here.")] = (
-        "penultimate"
-    ),
+    epsilon: Annotated[float, typer.Option(help="Largest difference of portions allowed.")] = 0.01,
+    width: Annotated[float, typer.Option(help="Bin width, if a Trace is given.")] = 1.0,
+    layer: Annotated[str, typer.Option(help="Layer to count, if a Trace is given.")] = ("penultimate"),
     indicator: Annotated[
-        list[str] | None, typer.Option(help="accuracy, or recall:LABEL; may be repeated.")
+        list[str] | None, typer.Option(help="accuracy or recall:LABEL; may be repeated (default accuracy).")
     ] = None,
     least_indicator: Annotated[
         float | None,
-        typer.Option(help="Exit with status 1 where the lower end of the first indicator is below this."),
+        typer.Option(
+            help="Exit with status 1 if the lower end of the first indicator's interval is below this."
+        ),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Where the result goes."), Written()] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Where the picture goes (png, svg or pdf)."), Written(picture=True)
+        Path | None, typer.Option(help="Where the figure goes (png, svg or pdf)."), Written(picture=True)
     ] = None,
     report: Report = None,
     time_limit: Annotated[float, typer.Option(help="Seconds for the solver.")] = 600.0,
     seed: Annotated[
-        int, typer.Option(help="Decides between subsets of equal size.", callback=not_negative)
+        int, typer.Option(help="Random seed; decides between subsets of equal size.", callback=not_negative)
     ] = 0,
     as_json: ForMachines = False,
 ) -> None:
@@ -81,7 +81,7 @@ def _indicator(name: str) -> "Indicator":
         return assay.accuracy
     if kind == "recall" and label.isdigit():
         return assay.recall(int(label))
-    raise InputError(f"expected accuracy or recall:LABEL, got {name!r}; for others use Python")
+    raise InputError(f"expected accuracy or recall:LABEL, got {name!r}; for other indicators use Python")
 
 
 def _histogram(test: "Trace", paths: list[Path], layer: str, width: float) -> "Histogram":

@@ -4,11 +4,11 @@ import os
 import time
 from collections.abc import Callable
 
+from assay.demo.device_counts import device_counts
 from assay.demo.doubts import doubts
 from assay.demo.drift import drift
 from assay.demo.everything import everything
 from assay.demo.first_look import first_look
-from assay.demo.home import home
 from assay.demo.monitorability import monitorability
 from assay.demo.networks import one_thread
 from assay.demo.setting import Setting, prepared
@@ -23,7 +23,7 @@ CHAPTERS: tuple[Callable[[Setting], Section], ...] = (
     trial,
     shipped,
     drift,
-    home,
+    device_counts,
     everything,
 )
 
