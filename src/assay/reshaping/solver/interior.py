@@ -110,7 +110,7 @@ def solution(program: Program, deadline: Callable[[], bool] = lambda: False) -> 
 
 
 def _start(program: Program) -> Iterate:
-    """Well inside every limit, with all complementarity products alike."""
+    """Well inside every limit, with all complementarity products equal."""
     points, cells = program.patterns.points, program.patterns.cells
     x = np.ones(points) if program.upper is None else program.upper / 2
     slack = np.full(points, np.inf) if program.upper is None else program.upper - x
@@ -252,7 +252,9 @@ def _advance(program: Program, at: Iterate) -> bool:
             -at.x * at.x_low, -_product(at.x_slack, at.x_high), -at.t * at.t_low, -at.t_slack * at.t_high
         )
         mean = _complementarity(at)
-        centring = (_complementarity(_moved(program, at, aim, *_lengths(program, at, aim, 1.0))) / mean) ** 3
+        centring = (
+            _complementarity(_iterate_after(program, at, aim, *_lengths(program, at, aim, 1.0))) / mean
+        ) ** 3
         target = centring * mean
         step = newton.step(
             target - at.x * at.x_low - aim.x * aim.x_low,
@@ -264,7 +266,7 @@ def _advance(program: Program, at: Iterate) -> bool:
         return False
     if not np.isfinite(step.z) or not np.isfinite(step.cell_duals).all():
         return False
-    moved = _moved(program, at, step, *_lengths(program, at, step, 0.995))
+    moved = _iterate_after(program, at, step, *_lengths(program, at, step, 0.995))
     at.__dict__.update(moved.__dict__)
     return True
 
@@ -293,7 +295,7 @@ def _reach(pairs: list[tuple[Floats, Floats]]) -> float:
     return 1 / fastest if fastest > 0 else np.inf
 
 
-def _moved(program: Program, at: Iterate, step: Variables, primal: float, dual: float) -> Iterate:
+def _iterate_after(program: Program, at: Iterate, step: Variables, primal: float, dual: float) -> Iterate:
     z = at.z + primal * step.z
     x, t = at.x + primal * step.x, at.t + primal * step.t
     return Iterate(

@@ -162,14 +162,14 @@ class Repair:
         low, high = problem.target.limits(number)
         self.low = np.append(low - problem.fixed, number - problem.fixed_points).astype(np.float64)
         self.high = np.append(high - problem.fixed, number - problem.fixed_points).astype(np.float64)
-        self.used = self._used(np.arange(len(counts)))
+        self.used = self._column_totals(np.arange(len(counts)))
         self.solver = _solver(np.inf)
         self._elastic_rows()
         self.admit(free)
 
     def admit(self, columns: Integers) -> None:
         """Set more columns free: their counts leave the rows and become variables."""
-        self.used -= self._used(columns)
+        self.used -= self._column_totals(columns)
         self.counts[columns] = 0
         self.free = np.append(self.free, columns)
         self._bound_rows(self.solver, self.used)
@@ -229,7 +229,7 @@ class Repair:
         rows = self.problem.patterns.take(columns).rows()
         return np.column_stack([rows, np.full(len(columns), len(self.low) - 1)])
 
-    def _used(self, columns: Integers) -> Floats:
+    def _column_totals(self, columns: Integers) -> Floats:
         counts = self.counts[columns].astype(np.float64)
         return np.append(self.problem.patterns.take(columns).totals(counts), counts.sum())
 

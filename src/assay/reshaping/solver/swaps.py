@@ -26,7 +26,7 @@ def repaired(
     seconds: float,
 ) -> Integers | None:
     """Counts within all limits that keep `number` points, or None; O(columns x neurons) per swap."""
-    counts = _completed(counts, problem, number, rng)
+    counts = _with_number(counts, problem, number, rng)
     end = time.monotonic() + seconds
     columns = rng.permutation(len(counts))[:MOST_COLUMNS]
     patterns, multiplicity = problem.patterns.take(columns), problem.multiplicity[columns]
@@ -55,7 +55,7 @@ def repaired(
     return None
 
 
-def _completed(counts: Integers, problem: SubsetProblem, number: int, rng: np.random.Generator) -> Integers:
+def _with_number(counts: Integers, problem: SubsetProblem, number: int, rng: np.random.Generator) -> Integers:
     """With points added or taken away at random until the number is right."""
     counts = counts.copy()
     missing = number - problem.fixed_points - int(counts.sum())
