@@ -251,7 +251,7 @@ def _edges(bins: str | None) -> Any:
 def _print(dist: "OutputDistribution", output: Path, as_json: bool) -> None:
     if as_json:
         frame = json.loads(dist.to_frame().to_json(orient="records", double_precision=15))
-        facts = {"bins": frame, "converged": dist.converged, "reasons": list(dist.reasons)}
+        facts = {"bins": frame, "converged": dist.converged, "reasons": list(map(str, dist.reasons))}
         print(json.dumps(facts | {"output": str(output)}))
         return
     print(dist.summary())

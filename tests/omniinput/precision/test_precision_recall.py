@@ -102,7 +102,7 @@ def test_bins_without_a_right_item_do_not_pull_a_sum_up():
     edges = np.arange(41.0)
     base = enumerated(lambda inputs: torch.zeros(len(inputs)), 2, 2, edges)
     even = without(
-        base, log_density=np.full(40, math.log(1 / 40)), error=np.zeros(40), replicates=np.zeros((0, 40))
+        base, log_density=np.full(40, math.log(1 / 40)), error=np.zeros(40), copies=np.zeros((0, 40))
     )
     scores = np.zeros((40, 50))
     scores[0, :25] = 1.0

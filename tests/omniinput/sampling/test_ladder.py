@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from assay.omniinput.sampling.kernels import kernels_of
 from assay.omniinput.sampling.kernels.chain import State
 from assay.omniinput.sampling.ladder import Reach, Visit, first_ladder, next_ladder
-from assay.omniinput.sampling.ladder_record import Record, bin_index, fine_edges
+from assay.omniinput.sampling.ladder_record import LadderRecord, bin_index, fine_edges
 from assay.omniinput.sampling.replica_exchange import RoundTrips, swap_rejections, swapped
 from assay.omniinput.sampling.turns import Turns
 
@@ -124,7 +124,7 @@ def test_fine_bins_add_up_to_the_reported_ones(edges, outputs, steepest):
     edges = np.sort(np.array(edges, dtype=float))
     values = np.array(outputs, dtype=float)
     fine = fine_edges(edges, values.min(), values.max(), steepest)
-    record = Record.start(edges, fine, 1, 4, 2)
+    record = LadderRecord.start(edges, fine, 1, 4, 2)
     record.add(values.reshape(-1, 1, 1))
     owner, counts = record.owner, record.blocks.sums["counts"].sum(axis=(0, 1))
     found = np.bincount(owner[owner >= 0], counts[owner >= 0], minlength=len(edges) - 1)

@@ -9,7 +9,8 @@ import assay
 from assay.omniinput.sampling.kernels.suffix import LanguageProblem
 from assay.omniinput.sampling.lookahead import Lookahead
 from assay.omniinput.sampling.plan import Budget, Plan
-from assay.omniinput.sampling.samplers.importance import Importance, proposal_betas
+from assay.omniinput.sampling.samplers.importance import Importance
+from assay.omniinput.sampling.samplers.proposal_betas import proposal_betas
 
 VALUES, LENGTH = 6, 5
 TABLE = markov_table(VALUES, seed=3)

@@ -10,7 +10,7 @@ from torch import nn
 
 import assay
 from assay.errors import InputError
-from assay.omniinput.model_identity import model_identity
+from assay.omniinput.sampling.model_identity import model_identity
 
 SPACE = assay.InputSpace((6,), 3)
 EDGES = np.arange(14) - 0.5

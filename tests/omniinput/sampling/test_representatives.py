@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from assay.omniinput.sampling.representatives import Reservoir, keys_of
+from assay.omniinput.sampling.representatives import Representatives, keys_of
 
 
 def offered(weights, keep, repeats, bins=1):
@@ -12,15 +12,15 @@ def offered(weights, keep, repeats, bins=1):
     total = np.zeros(len(weights))
     generator = torch.Generator().manual_seed(0)
     for _ in range(repeats):
-        reservoir = Reservoir.empty(bins, keep, 1)
+        representatives = Representatives.empty(bins, keep, 1)
         for part in np.array_split(np.arange(len(weights)), 4):
             logs = np.log(weights[part])
             sites = torch.from_numpy(part)[:, None]
-            reservoir.offer(
+            representatives.offer(
                 sites, part.astype(float), logs, keys_of(logs, generator), np.zeros(len(part), dtype=np.int64)
             )
-        assert len(reservoir.index) == min(keep, len(weights))
-        total[reservoir.sites[:, 0].numpy()] += np.exp(reservoir.standing_weights())
+        assert len(representatives.index) == min(keep, len(weights))
+        total[representatives.sites[:, 0].numpy()] += np.exp(representatives.standing_weights())
     return total / repeats
 
 
@@ -37,11 +37,11 @@ def test_everything_is_kept_with_its_own_weight_while_there_is_room():
 
 
 def test_bins_are_apart_and_the_rest_is_ignored():
-    reservoir = Reservoir.empty(bins=3, keep=2, sites=1)
+    representatives = Representatives.empty(bins=3, keep=2, sites=1)
     index = np.array([-1, 0, 0, 0, 2, 3])
     logs = np.zeros(6)
     keys = keys_of(logs, torch.Generator().manual_seed(0))
-    reservoir.offer(torch.arange(6)[:, None], np.arange(6.0), logs, keys, index)
-    assert reservoir.index.tolist() == [0, 0, 2]
-    assert set(reservoir.outputs[:2]) < {1.0, 2.0, 3.0}
-    assert reservoir.outputs[2] == pytest.approx(4.0)
+    representatives.offer(torch.arange(6)[:, None], np.arange(6.0), logs, keys, index)
+    assert representatives.index.tolist() == [0, 0, 2]
+    assert set(representatives.outputs[:2]) < {1.0, 2.0, 3.0}
+    assert representatives.outputs[2] == pytest.approx(4.0)

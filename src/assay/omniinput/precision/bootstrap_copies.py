@@ -71,14 +71,14 @@ def _within_bin(scores: Scores, bins: int) -> Array:
 
 
 def log_density_copies(dist: OutputDistribution, count: int, generator: np.random.Generator) -> Array:
-    """(count, bins) copies of the log density: its replicates, spread further where its error says so."""
+    """(count, bins) copies of the log density, spread further where its error says so."""
     known = np.where(dist.visited, dist.log_density, -np.inf)
-    if len(dist.replicates):
-        copies = dist.replicates[generator.integers(len(dist.replicates), size=count)]
+    if len(dist.copies):
+        copies = dist.copies[generator.integers(len(dist.copies), size=count)]
         copies = np.where(np.isnan(copies), -np.inf, copies)
     else:
         copies = np.tile(known, (count, 1))
-    finite = np.where(np.isfinite(dist.replicates), dist.replicates, np.nan)
+    finite = np.where(np.isfinite(dist.copies), dist.copies, np.nan)
     seen = np.isfinite(finite).sum(axis=0) >= 2
     spread = np.zeros(len(known))
     spread[seen] = np.nanstd(finite[:, seen], axis=0, ddof=1)

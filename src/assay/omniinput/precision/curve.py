@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from assay.omniinput.precision.area import whole_area
+from assay.omniinput.sampling.convergence import Reason
 from assay.omniinput.sampling.distribution import Samples
 from assay.storage import storable
 from assay.table import tabled
@@ -56,7 +57,7 @@ class PrecisionRecall:
     normalisation: str
     output_name: str
     left_out: int = 0
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     level: float = 0.95
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 
 from assay.errors import InputError
+from assay.omniinput.sampling.distribution import OutputDistribution
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.problem import Evaluated, Problem, SamplingError
 from assay.omniinput.sampling.space import InputSpace
@@ -46,6 +47,13 @@ class Run(Protocol):
     def restore(self, snapshot: dict[str, Any]) -> None: ...
 
     def evaluated(self) -> list[Evaluated]: ...
+
+    def distribution(self) -> OutputDistribution | None:
+        """What was found so far; None before anything that could give one was sampled."""
+
+    @property
+    def seen(self) -> tuple[float, float] | None:
+        """The least and the largest output met, where the sampler keeps them."""
 
 
 @storable("omniinput.Checkpoint")

@@ -1,4 +1,4 @@
-"""Estimate: log density per reported bin with its block-bootstrap error, from a Record."""
+"""DensityEstimate: log density per reported bin with its block-bootstrap error, from a LadderRecord."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from assay.omniinput.sampling.ladder_record import Record
+from assay.omniinput.sampling.ladder_record import LadderRecord
 from assay.omniinput.sampling.reweighting import Nearby, reweighted, summed_by
 from assay.omniinput.sampling.time_blocks import burned_in, correlation_time, presence_floor
 
 Array = NDArray[np.float64]
 
 LEAST_BLOCKS = 8
-REPLICATES = 100
+RESAMPLES = 100
 
 
 class Solver(Protocol):
@@ -29,10 +29,10 @@ class Solver(Protocol):
 
 
 @dataclass(frozen=True)
-class Estimate:
+class DensityEstimate:
     """Log density of each reported bin (NaN where never visited), and all that was needed to get there.
 
-    `replicates` are bootstrap copies of the log density, `by_ensemble` the log density from each ensemble
+    `copies` are bootstrap copies of the log density, `by_ensemble` the log density from each ensemble
     alone, `dropped` the number of leading blocks of `blocks` left out as burn-in, `correlation` what the
     likeness of blocks that follow each other multiplied variances by, `inflation` what the disagreement of
     the ensembles multiplied errors by.
@@ -40,7 +40,7 @@ class Estimate:
 
     log_density: Array
     error: Array
-    replicates: Array
+    copies: Array
     by_ensemble: Array
     solution: Array
     blocks: int
@@ -81,7 +81,7 @@ class Anchor:
 ALL_INPUTS = Anchor()
 
 
-def estimate(record: Record, solver: Solver, seed: int, anchor: Anchor = ALL_INPUTS) -> Estimate:
+def estimate(record: LadderRecord, solver: Solver, seed: int, anchor: Anchor = ALL_INPUTS) -> DensityEstimate:
     """Solve once for all blocks after burn-in, once per ensemble, and once per bootstrap replicate.
 
     Blocks of time are drawn with replacement, of each ensemble apart, so that whatever is correlated inside
@@ -106,16 +106,16 @@ def estimate(record: Record, solver: Solver, seed: int, anchor: Anchor = ALL_INP
     whole = density(log_counts)
     again = solver.nearby(outputs, total, solution)
     alone = [density(again(counts[:, e].sum(axis=0))) for e in range(ensembles)]
-    replicates = []
+    drawn_densities = []
     generator = np.random.default_rng(seed)
     shares = np.full(len(steps), 1 / len(steps))
-    for _ in range(REPLICATES if len(steps) >= LEAST_BLOCKS else 0):
+    for _ in range(RESAMPLES if len(steps) >= LEAST_BLOCKS else 0):
         drawn = generator.multinomial(len(steps), shares, size=ensembles).astype(np.float64)
-        replicates.append(density(again(np.einsum("eb,bef->f", drawn, counts))))
+        drawn_densities.append(density(again(np.einsum("eb,bef->f", drawn, counts))))
     present = np.stack(
         [_visited(counts[b, e], owner, bins) for b in range(len(steps)) for e in range(ensembles)]
     )
-    copies = np.array(replicates).reshape(-1, bins)
+    copies = np.array(drawn_densities).reshape(-1, bins)
     apart = np.array([np.where(np.isfinite(one), one, np.nan) for one in alone])
     halves = np.stack(
         [half.sum(axis=1) for half in np.array_split(counts, min(2, ensembles), axis=1)], axis=1
@@ -124,7 +124,7 @@ def estimate(record: Record, solver: Solver, seed: int, anchor: Anchor = ALL_INP
     correlation = _correlation(left_out)
     error = bootstrap_error(copies, present, len(steps)) * np.sqrt(correlation)
     scale = inflation(apart, error)
-    return Estimate(
+    return DensityEstimate(
         np.where(np.isfinite(whole), whole, np.nan),
         error * scale,
         _spread_out(copies, whole, scale * np.sqrt(correlation)),
@@ -163,20 +163,20 @@ def inflation(by_ensemble: Array, error: Array) -> float:
     return max(1.0, float(np.sqrt(known.mean()))) if len(known) else 1.0
 
 
-def bootstrap_error(replicates: Array, present: NDArray[np.bool_], blocks: int) -> Array:
-    """The spread of the replicates, at least what the share of blocks that saw the bin allows to know."""
+def bootstrap_error(copies: Array, present: NDArray[np.bool_], blocks: int) -> Array:
+    """The spread of the copies, at least what the share of blocks that saw the bin allows to know."""
     floor = presence_floor(present)
-    if len(replicates) == 0:
+    if len(copies) == 0:
         return np.where(np.isfinite(floor), np.inf, np.nan)
-    finite = np.where(np.isfinite(replicates), replicates, np.nan)
+    finite = np.where(np.isfinite(copies), copies, np.nan)
     seen = np.isfinite(finite).sum(axis=0) >= 2
-    spread = np.full(replicates.shape[1], np.inf)
+    spread = np.full(copies.shape[1], np.inf)
     spread[seen] = np.nanstd(finite[:, seen], axis=0, ddof=1) * np.sqrt(blocks / max(blocks - 1, 1))
     return np.asarray(np.where(np.isfinite(floor), np.fmax(spread, floor), np.nan))
 
 
 def _spread_out(copies: Array, centre: Array, scale: float) -> Array:
-    """The replicates with their distance from the estimate scaled; those that missed a bin still miss it."""
+    """The copies with their distance from the estimate scaled; those that missed a bin still miss it."""
     with np.errstate(invalid="ignore"):
         return np.where(np.isfinite(copies), centre + scale * (copies - centre), copies)
 

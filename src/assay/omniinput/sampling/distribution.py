@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.omniinput.sampling.convergence import Reason
 from assay.omniinput.sampling.space import InputSpace
 from assay.storage import storable
 from assay.table import tabled
@@ -62,7 +63,7 @@ class OutputDistribution:
 
     `log_density[b]` is the natural log of the share of all inputs whose output lies in bin b, from edges[b]
     up to but not including edges[b + 1] (the last bin includes its upper edge); NaN where no sample ever
-    fell, which is not the same as zero. `error` is its standard error from time blocks. `replicates` are
+    fell, which is not the same as zero. `error` is its standard error from time blocks. `copies` are
     bootstrap copies of it, for errors of anything computed from it. After cross-model normalisation the
     density is in units of the shared inputs of two models instead of all inputs.
     """
@@ -74,9 +75,9 @@ class OutputDistribution:
     error: Array
     space: InputSpace
     kept: Samples
-    replicates: Array
+    copies: Array
     diagnostics: Mapping[str, Any]
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
     normalisation: str = "entire"
     output_name: str = field(default="output")
 
@@ -148,7 +149,8 @@ class OutputDistribution:
             )
         verdict = "Every convergence check passed."
         if self.reasons:
-            verdict = f"Not converged: {'; '.join(self.reasons)}. Sample longer before relying on these bins."
+            failed = "; ".join(map(str, self.reasons))
+            verdict = f"Not converged: {failed}. Sample longer before relying on these bins."
         return " ".join([*lines, verdict])
 
     @tabled

@@ -37,13 +37,15 @@ def pooled(parts: Sequence[OutputDistribution]) -> OutputDistribution:
     apart, reasons = _agreement(logs, errors)
     reasons += convergence.gap_reasons(log_density)
     reasons += convergence.effective_reasons(effective, log_density, convergence.LEAST_EFFECTIVE)
-    still = [reason for part in parts for reason in part.reasons if "swap" in reason or "trips" in reason]
+    still = [
+        reason for part in parts for reason in part.reasons if reason.failure in convergence.LADDER_FAILURES
+    ]
     return dataclasses.replace(
         parts[0],
         log_density=log_density,
         error=error * scale,
         kept=_kept(parts, shares),
-        replicates=_replicates(parts, shares, log_density, scale),
+        copies=_copies(parts, shares, log_density, scale),
         diagnostics=_diagnostics(parts, effective, apart, scale),
         reasons=(*reasons, *dict.fromkeys(still)),
     )
@@ -53,20 +55,22 @@ def _weighted(shares: Array, logs: Array) -> Array:
     return np.asarray((shares * np.where(shares > 0, logs, 0.0)).sum(axis=0))
 
 
-def _agreement(logs: Array, errors: Array) -> tuple[float, list[str]]:
+def _agreement(logs: Array, errors: Array) -> tuple[float, list[convergence.Reason]]:
     """Of every two neighbouring parts, the worst."""
     found = [
         convergence.agreement(logs[k : k + 2], np.sqrt(errors[k] ** 2 + errors[k + 1] ** 2) / 2)
         for k in range(len(logs) - 1)
     ]
-    reasons = [reason for _, one in found for reason in one if "disagree" in reason]
-    return float(np.fmax.reduce([apart for apart, _ in found])), list(dict.fromkeys(reasons))[:1]
+    disagreements = [
+        reason for _, one in found for reason in one if reason.failure is convergence.Failure.DISAGREEMENT
+    ]
+    return float(np.fmax.reduce([apart for apart, _ in found])), disagreements[:1]
 
 
-def _replicates(parts: Sequence[OutputDistribution], shares: Array, centre: Array, scale: float) -> Array:
+def _copies(parts: Sequence[OutputDistribution], shares: Array, centre: Array, scale: float) -> Array:
     """Copies of the joint density from as many copies of each part."""
-    count = min(len(part.replicates) for part in parts)
-    copies = np.stack([part.replicates[:count] for part in parts])
+    count = min(len(part.copies) for part in parts)
+    copies = np.stack([part.copies[:count] for part in parts])
     held = np.where(np.isfinite(copies), shares[:, None], 0.0)
     total = held.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -1,4 +1,4 @@
-"""Record: what the chains of one ladder did, kept as fine-bin counts in time blocks and inputs per bin."""
+"""LadderRecord: what the chains of one ladder did: fine-bin counts in time blocks, and inputs per bin."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.omniinput.sampling.representatives import Reservoir, keys_of
+from assay.omniinput.sampling.representatives import Representatives, keys_of
 from assay.omniinput.sampling.time_blocks import TimeBlocks
 from assay.storage import storable
 
@@ -43,23 +43,23 @@ def bin_index(outputs: Array, edges: Array) -> Index:
     return np.asarray(index, dtype=np.int64)
 
 
-@storable("omniinput.Record")
+@storable("omniinput.LadderRecord")
 @dataclass
-class Record:
+class LadderRecord:
     """Counts of all rungs together suffice for reweighting, since every rung gives equally many samples."""
 
     edges: Array
     fine: Array
     ensembles: int
     blocks: TimeBlocks
-    reservoir: Reservoir
+    representatives: Representatives
     steps: int = 0
     lowest: float = np.inf
     highest: float = -np.inf
 
     @classmethod
-    def start(cls, edges: Array, fine: Array, ensembles: int, keep: int, sites: int) -> "Record":
-        return cls(edges, fine, ensembles, TimeBlocks({}), Reservoir.empty(len(edges) - 1, keep, sites))
+    def start(cls, edges: Array, fine: Array, ensembles: int, keep: int, sites: int) -> "LadderRecord":
+        return cls(edges, fine, ensembles, TimeBlocks({}), Representatives.empty(len(edges) - 1, keep, sites))
 
     @property
     def owner(self) -> Index:
@@ -95,4 +95,4 @@ class Record:
         """States that may serve as representative inputs, each visit equally likely."""
         equal = np.zeros(len(outputs))
         index = bin_index(outputs, self.edges)
-        self.reservoir.offer(sites, outputs, equal, keys_of(equal, generator), index)
+        self.representatives.offer(sites, outputs, equal, keys_of(equal, generator), index)

@@ -56,10 +56,8 @@ def _normalised(
             shared.append(dist.log_density[bin] + np.log(share))
             effective = 1 / float(weights @ weights)
             variance.append((1 - share) / (share * effective) + dist.error[bin] ** 2)
-            drawn = generator.beta(
-                share * effective + 0.5, (1 - share) * effective + 0.5, len(dist.replicates)
-            )
-            copies.append(dist.replicates[:, bin] + np.log(drawn))
+            drawn = generator.beta(share * effective + 0.5, (1 - share) * effective + 0.5, len(dist.copies))
+            copies.append(dist.copies[:, bin] + np.log(drawn))
     if not shared:
         raise InputError(
             f"expected inputs that both models map to outputs between {low:g} and {high:g}, found none "
@@ -72,7 +70,7 @@ def _normalised(
         dist,
         log_density=dist.log_density - log_shared,
         error=np.hypot(dist.error, shared_error),
-        replicates=dist.replicates - logsumexp(np.stack(copies), axis=0)[:, None],
+        copies=dist.copies - logsumexp(np.stack(copies), axis=0)[:, None],
         diagnostics={**dist.diagnostics, "log_shared": log_shared, "log_shared_error": shared_error},
         normalisation="cross-model",
     )

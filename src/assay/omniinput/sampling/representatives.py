@@ -1,4 +1,4 @@
-"""Reservoir: up to `keep` representative inputs per bin, from a stream of any length."""
+"""Representatives: up to `keep` representative inputs per bin, from a stream of any length."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +13,9 @@ from assay.storage import storable
 Array = NDArray[np.float64]
 
 
-@storable("omniinput.Reservoir")
+@storable("omniinput.Representatives")
 @dataclass
-class Reservoir:
+class Representatives:
     """Weighted sampling without replacement by exponential races (Efraimidis and Spirakis 2006).
 
     Each candidate gets the key log weight + Gumbel noise; the largest `keep` keys of a bin stay.
@@ -33,7 +33,7 @@ class Reservoir:
     discarded: Array
 
     @classmethod
-    def empty(cls, bins: int, keep: int, sites: int) -> "Reservoir":
+    def empty(cls, bins: int, keep: int, sites: int) -> "Representatives":
         none = np.empty(0)
         return cls(
             bins,
@@ -54,7 +54,7 @@ class Reservoir:
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "Reservoir":
+    def from_state(cls, state: dict[str, Any]) -> "Representatives":
         columns = {"outputs", "log_weights", "keys", "index", "discarded"}
         return cls(**{name: value.numpy() if name in columns else value for name, value in state.items()})
 

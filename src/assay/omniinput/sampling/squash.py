@@ -40,14 +40,29 @@ class Squash:
         away = outputs.double() - self.centre
         return -away.sign() * self.length * torch.expm1(-away.abs() / self.length)
 
-    def edges(self, edges: Array) -> Array:
-        return np.asarray(self(torch.from_numpy(edges)).numpy())
+    def edges(self, edges: Array | None) -> Array | None:
+        return None if edges is None else np.asarray(self(torch.from_numpy(edges)).numpy())
 
-    def undone(self, dist: OutputDistribution, edges: Array) -> OutputDistribution:
+    def undone(self, dist: OutputDistribution, edges: Array | None) -> OutputDistribution:
         """A distribution of f(z) as one of z, with the edges that were asked for."""
+        assert edges is not None
         values = dist.kept.outputs
         with np.errstate(divide="ignore"):
             away = -self.length * np.log1p(-np.abs(values) / self.length)
         kept = replace(dist.kept, outputs=np.clip(self.centre + np.sign(values) * away, edges[0], edges[-1]))
         found = {**dist.diagnostics, "squash": [self.centre, self.length]}
         return replace(dist, edges=edges, kept=kept, diagnostics=found)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """No squash: f(z) = z."""
+
+    def __call__(self, outputs: Tensor) -> Tensor:
+        return outputs
+
+    def edges(self, edges: Array | None) -> Array | None:
+        return edges
+
+    def undone(self, dist: OutputDistribution, edges: Array | None) -> OutputDistribution:
+        return dist

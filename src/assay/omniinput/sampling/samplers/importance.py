@@ -15,29 +15,34 @@ before.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from assay.omniinput.sampling.density_estimate import LEAST_BLOCKS, REPLICATES, Estimate, bootstrap_error
+from assay.omniinput.sampling import convergence
+from assay.omniinput.sampling.assembly import assembled, common_diagnostics, kept_inputs
+from assay.omniinput.sampling.density_estimate import (
+    LEAST_BLOCKS,
+    RESAMPLES,
+    DensityEstimate,
+    bootstrap_error,
+)
+from assay.omniinput.sampling.distribution import OutputDistribution
 from assay.omniinput.sampling.kernels.suffix import LanguageProblem
 from assay.omniinput.sampling.ladder_record import bin_index
 from assay.omniinput.sampling.language_model import drawn_tokens, log_normalisers
 from assay.omniinput.sampling.lookahead import Lookahead
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.problem import Evaluated
-from assay.omniinput.sampling.representatives import Reservoir, keys_of
+from assay.omniinput.sampling.representatives import Representatives, keys_of
+from assay.omniinput.sampling.samplers.proposal_betas import PILOT_BETAS, proposal_betas
 from assay.omniinput.sampling.time_blocks import TimeBlocks
 
 Array = NDArray[np.float64]
 
-PILOT_BETAS = (-2.0, -1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
-SPACING = 1.5  # standard deviations of the output between the mean outputs of neighbouring proposals
-NEAR_ZERO = 0.05  # betas this close to zero are put there, where one proposal stands anyway
-FEWEST_PROPOSALS, MOST_PROPOSALS = 6, 24
 PILOT_SHARE = 0.1  # half of it to choose the betas, half to look ahead at those
 BATCH, RESAMPLED_BATCH = 256, 1024
 LEAST_PARTICLES = 0.5  # effective share of the sequences of one beta, under which they are resampled
@@ -83,7 +88,7 @@ class Importance:
     edges: Array | None = None
     pilot_sums: Array = field(default_factory=lambda: np.zeros((3, len(PILOT_BETAS))))
     blocks: TimeBlocks = field(default_factory=lambda: TimeBlocks({}, in_logs=True))
-    reservoir: Reservoir | None = None
+    representatives: Representatives | None = None
     draws: int = 0
     piloting: bool = True
     lookahead: Lookahead | None = None
@@ -249,7 +254,9 @@ class Importance:
         assert self.lookahead is not None
         self.lookahead = self.lookahead.moved(betas, self.proposals)
         self.resampling = self._rows(True) >= LEAST_GROUP * len(self.proposals)
-        self.reservoir = Reservoir.empty(len(self.edges) - 1, self.plan.keep, self.problem.lm.length)
+        self.representatives = Representatives.empty(
+            len(self.edges) - 1, self.plan.keep, self.problem.lm.length
+        )
 
     def _pilot_deviations(self) -> Array:
         count, total, squares = self.pilot_sums
@@ -264,7 +271,7 @@ class Importance:
     def _add(self, draw: Draw) -> None:
         """Histogram all last tokens; offer every completed sequence as a representative input."""
         assert self.edges is not None
-        assert self.reservoir is not None
+        assert self.representatives is not None
         rows, values = draw.last.shape
         bins = len(self.edges) - 1
         outputs = draw.outputs[:, None] - draw.last.double().numpy()
@@ -290,17 +297,17 @@ class Importance:
         self._offer(draw, outputs, index)
 
     def _offer(self, draw: Draw, outputs: Array, index: NDArray[np.int64]) -> None:
-        assert self.reservoir is not None
+        assert self.representatives is not None
         values = draw.last.shape[1]
         log_weights = np.repeat(draw.log_weights, values)
         keys = keys_of(log_weights, self.generator)
-        admitted = np.flatnonzero(self.reservoir.admits(index, keys))
+        admitted = np.flatnonzero(self.representatives.admits(index, keys))
         prefixes = draw.prefixes[torch.from_numpy(admitted // values)]
         sites = torch.cat([prefixes, torch.from_numpy(admitted % values)[:, None]], dim=1)
         flat = outputs.ravel()[admitted]
-        self.reservoir.offer(sites, flat, log_weights[admitted], keys[admitted], index[admitted])
+        self.representatives.offer(sites, flat, log_weights[admitted], keys[admitted], index[admitted])
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> DensityEstimate:
         """Log density with its error over blocks of draws; odd and even blocks are the two ensembles."""
         blocks = self.blocks.whole()
         logs, rows = blocks["bins"], blocks["rows"]
@@ -313,16 +320,14 @@ class Importance:
         with np.errstate(divide="ignore"):
             alone = [density(np.log(np.arange(count) % 2 == half)) for half in (0, 1)] if count > 1 else []
             generator = np.random.default_rng(self.plan.seed)
-            drawn = generator.multinomial(count, np.full(count, 1 / count), size=REPLICATES)
-            enough = REPLICATES if count >= LEAST_BLOCKS else 0
-            replicates = np.array([density(np.log(times)) for times in drawn[:enough]]).reshape(
-                -1, logs.shape[1]
-            )
+            drawn = generator.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
+            enough = RESAMPLES if count >= LEAST_BLOCKS else 0
+            copies = np.array([density(np.log(times)) for times in drawn[:enough]]).reshape(-1, logs.shape[1])
         whole = density(every)
-        return Estimate(
+        return DensityEstimate(
             np.where(np.isfinite(whole), whole, np.nan),
-            bootstrap_error(replicates, np.isfinite(logs), count),
-            replicates,
+            bootstrap_error(copies, np.isfinite(logs), count),
+            copies,
             np.array([np.where(np.isfinite(one), one, np.nan) for one in alone]).reshape(-1, len(whole)),
             self.proposals,
             count,
@@ -358,10 +363,36 @@ class Importance:
         known = lm.log_total_likelihood
         return float(logsumexp(blocks["inputs"]) - rows), float(likelihood - known)
 
+    seen: ClassVar[None] = None  # weights, not visits, are what it keeps
+
+    def distribution(self) -> OutputDistribution | None:
+        """Absolutely normalised; checked for effective samples, agreement of halves, gaps and known sums."""
+        if not len(self.blocks):
+            return None
+        assert self.edges is not None
+        assert self.representatives is not None
+        found = self.estimate()
+        kept = kept_inputs(self.representatives, self.problem.space, np.zeros_like)
+        effective = self.effective()
+        apart, reasons = convergence.agreement(found.by_ensemble, found.error / found.inflation)
+        reasons += convergence.effective_reasons(
+            effective, found.log_density, convergence.LEAST_IMPORTANCE_EFFECTIVE
+        )
+        inputs, likelihood = self.anchors()
+        finite = found.error[np.isfinite(found.error)]
+        typical = float(np.median(finite)) if len(finite) else 1.0
+        reasons += convergence.anchor_reasons(inputs, likelihood, typical)
+        diagnostics = common_diagnostics(self, "importance", found, effective, apart) | {
+            "proposal_betas": self.proposals,
+            "log_inputs_error": inputs,
+            "log_likelihood_error": likelihood,
+        }
+        return assembled(self.edges, found, self.problem.space, kept, diagnostics, reasons)
+
     def snapshot(self) -> dict[str, Any]:
         """Everything the next batch depends on."""
-        names = ("proposals", "edges", "pilot_sums", "blocks", "reservoir", "draws", "piloting", "share")
-        more = ("lookahead", "resampling", "resampled", "log_totals", "latest")
+        names = ("proposals", "edges", "pilot_sums", "blocks", "representatives", "draws", "piloting")
+        more = ("share", "lookahead", "resampling", "resampled", "log_totals", "latest")
         return {name: getattr(self, name) for name in (*names, *more)} | {
             "generator": self.generator.get_state(),
             "evaluations": self.problem.evaluations,
@@ -371,7 +402,7 @@ class Importance:
     def evaluated(self) -> list[Evaluated]:
         """Some inputs of the last batch, and those kept of every bin once there are bins."""
         latest = [] if self.latest is None else [self.latest]
-        return latest if self.reservoir is None else [*latest, self.reservoir.evaluated()]
+        return latest if self.representatives is None else [*latest, self.representatives.evaluated()]
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Take up a snapshot; the next batch is the one the other run would have drawn."""
@@ -382,18 +413,3 @@ class Importance:
         for name, value in taken.items():
             setattr(self, name, value)
         self._log_psi = None
-
-
-def proposal_betas(betas: Array, means: Array, deviations: Array, low: float, high: float) -> Array:
-    """Betas from that whose mean output is `high` to that of `low`, evenly spaced in deviations; and zero.
-
-    In units of its deviation the output changes by deviation x dbeta (thermodynamic length), so neighbours
-    overlap alike however narrow the outputs become at one end.
-    """
-    length = np.concatenate([[0.0], np.cumsum((deviations[1:] + deviations[:-1]) / 2 * np.diff(betas))])
-    hot, cold = np.interp([-high, -low], -means, betas)
-    first, last = np.interp([hot, cold], betas, length)
-    count = int(np.clip(np.ceil((last - first) / SPACING) + 1, FEWEST_PROPOSALS, MOST_PROPOSALS))
-    spread = np.interp(np.linspace(first, last, count), length, betas)
-    spread[np.abs(spread) < NEAR_ZERO] = 0.0
-    return np.asarray(np.unique(np.concatenate([[0.0], spread.round(4)])))

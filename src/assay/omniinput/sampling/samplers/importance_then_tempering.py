@@ -7,14 +7,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from assay.omniinput.sampling import convergence
 from assay.omniinput.sampling.convergence import LEAST_EFFECTIVE, LEAST_IMPORTANCE_EFFECTIVE
 from assay.omniinput.sampling.density_estimate import Anchor
+from assay.omniinput.sampling.distribution import OutputDistribution, Samples
 from assay.omniinput.sampling.kernels.chain import Kernel
 from assay.omniinput.sampling.kernels.suffix import LanguageProblem
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.problem import Evaluated
 from assay.omniinput.sampling.samplers.importance import Importance
 from assay.omniinput.sampling.samplers.tempering import Tempering
+
+Array = NDArray[np.float64]
 
 FIRST_SHARE = 0.4  # of the budget, before the effective sample size of every bin is looked at
 
@@ -87,6 +91,15 @@ class ImportanceThenTempering:
         run.spent_before = self.budget.fraction(self.problem.evaluations)
         return run
 
+    @property
+    def seen(self) -> tuple[float, float] | None:
+        return None if self.tempering is None else self.tempering.seen
+
+    def distribution(self) -> OutputDistribution | None:
+        first = self.importance.distribution()
+        second = None if self.tempering is None else self.tempering.distribution()
+        return combined(first, second) if first and second else first or second
+
     def snapshot(self) -> dict[str, Any]:
         tempering = None if self.tempering is None else self.tempering.snapshot()
         return {"importance": self.importance.snapshot(), "tempering": tempering}
@@ -99,3 +112,68 @@ class ImportanceThenTempering:
         if snapshot["tempering"] is not None:
             self.tempering = Tempering(self.problem, self.kernels, self.plan, self.budget, self.generator)
             self.tempering.restore(snapshot["tempering"])
+
+
+def combined(importance: OutputDistribution, tempering: OutputDistribution) -> OutputDistribution:
+    """Two independent estimates of the same density, each bin weighted by its precision.
+
+    Bins that either sampler passed need no more from the other; both must agree where both are known.
+    """
+    one, two = _precision(importance), _precision(tempering)
+    # With few effective samples importance sampling underestimates its own error, so it counts for less.
+    trust = importance.diagnostics["effective_sample_size"] / convergence.LEAST_IMPORTANCE_EFFECTIVE
+    weak = trust < 1.0
+    one = one * np.minimum(trust, 1.0) ** 2
+    total = one + two
+    share = np.divide(one, total, out=np.zeros_like(total), where=total > 0)
+    log_density = _mixed(share, importance.log_density, tempering.log_density)
+    error = np.where(
+        total > 0, 1 / np.sqrt(np.maximum(total, 1e-300)), np.where(np.isnan(log_density), np.nan, np.inf)
+    )
+    count = min(len(importance.copies), len(tempering.copies))
+    copies = _mixed(share, importance.copies[:count], tempering.copies[:count])
+    both = np.stack([importance.log_density, tempering.log_density])
+    between = np.sqrt(importance.error**2 + tempering.error**2) / 2
+    between[weak] = np.nan
+    apart, reasons = convergence.agreement(both, between)
+    effective = np.where(share >= 0.5, importance.diagnostics["effective_sample_size"], 1 / error**2)
+    reasons = [reason for reason in reasons if reason.failure is convergence.Failure.DISAGREEMENT]
+    reasons += convergence.effective_reasons(effective, log_density, convergence.LEAST_EFFECTIVE)
+    reasons += [reason for reason in tempering.reasons if reason.failure in convergence.LADDER_FAILURES]
+    diagnostics = {f"importance_{name}": value for name, value in importance.diagnostics.items()}
+    diagnostics |= dict(tempering.diagnostics)
+    diagnostics |= {
+        "sampler": "importance, then tempering",
+        "effective_sample_size": effective,
+        "samplers_apart": apart,
+        "importance_share": share,
+    }
+    kept = _joined(importance.kept, tempering.kept, share >= 0.5)
+    reasons += convergence.gap_reasons(log_density)
+    return OutputDistribution(
+        importance.edges, log_density, error, importance.space, kept, copies, diagnostics, tuple(reasons)
+    )
+
+
+def _precision(dist: OutputDistribution) -> Array:
+    usable = np.isfinite(dist.error) & ~np.isnan(dist.log_density)
+    return np.where(usable, 1 / np.maximum(dist.error, 1e-6) ** 2, 0.0)
+
+
+def _mixed(share: Array, one: Array, two: Array) -> Array:
+    """share of the first and the rest of the second; whichever is known where only one is."""
+    first = np.where(np.isfinite(one), share, 0.0)
+    first = np.where(np.isfinite(two), first, 1.0)
+    with np.errstate(invalid="ignore"):
+        return np.where(first == 1, one, np.where(first == 0, two, first * one + (1 - first) * two))
+
+
+def _joined(one: Samples, two: Samples, first: NDArray[np.bool_]) -> Samples:
+    """The inputs of the first in the bins marked, of the second elsewhere."""
+    mine, theirs = np.flatnonzero(first[one.bins]), np.flatnonzero(~first[two.bins])
+    return Samples(
+        torch.cat([one.inputs[mine.copy()], two.inputs[theirs.copy()]]),
+        np.concatenate([one.outputs[mine], two.outputs[theirs]]),
+        np.concatenate([one.bins[mine], two.bins[theirs]]),
+        np.concatenate([one.log_weights[mine], two.log_weights[theirs]]),
+    )

@@ -15,9 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.omniinput.sampling.density_estimate import Estimate, LadderSolver, estimate
+from assay.omniinput.sampling import convergence
+from assay.omniinput.sampling.assembly import assembled, common_diagnostics, effective_samples, kept_inputs
+from assay.omniinput.sampling.density_estimate import DensityEstimate, LadderSolver, estimate
+from assay.omniinput.sampling.distribution import OutputDistribution
 from assay.omniinput.sampling.kernels.chain import Kernel, State
-from assay.omniinput.sampling.ladder_record import Record
+from assay.omniinput.sampling.ladder_record import LadderRecord
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.problem import Evaluated, Problem
 from assay.omniinput.sampling.replica_exchange import RoundTrips
@@ -79,7 +82,7 @@ class Multicanonical:
     pilot: Tempering = field(init=False)
     target: Flat | None = None
     state: State | None = None
-    record: Record | None = None
+    record: LadderRecord | None = None
     trips: RoundTrips | None = None
     ends: tuple[float, float] = (0.0, 0.0)
     moves: int = 0
@@ -159,8 +162,8 @@ class Multicanonical:
         self.target = Flat(torch.from_numpy(centres[filled]), torch.from_numpy(log_g[filled]))
         self.ends = float(centres[filled][0]), float(centres[filled][-1])
 
-    def _open_record(self, like: Record) -> None:
-        self.record = Record.start(
+    def _open_record(self, like: LadderRecord) -> None:
+        self.record = LadderRecord.start(
             like.edges, like.fine, self.plan.ensembles, self.plan.keep, self.problem.space.sites
         )
         self.trips = RoundTrips.none(self.rows)
@@ -191,11 +194,37 @@ class Multicanonical:
             outputs = torch.cat([state.outputs for state in thinned]).numpy()
             self.record.offer(torch.cat([state.sites for state in thinned]), outputs, self.generator)
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> DensityEstimate:
         if self.record is None or not len(self.record.blocks):
             return self.pilot.estimate()
         assert self.target is not None
         return estimate(self.record, self.target, self.plan.seed)
+
+    @property
+    def seen(self) -> tuple[float, float] | None:
+        return self.pilot.seen
+
+    def distribution(self) -> OutputDistribution | None:
+        """From the flat walk, or from the tempering that precedes it as long as there is no more."""
+        if self.record is None or self.target is None or not len(self.record.blocks):
+            return self.pilot.distribution()
+        assert self.trips is not None
+        found, target = self.estimate(), self.target
+        kept = kept_inputs(
+            self.record.representatives,
+            self.problem.space,
+            lambda outputs: -target.log_weight(torch.from_numpy(outputs)).numpy(),
+        )
+        effective = effective_samples(found)
+        apart, reasons = convergence.agreement(found.by_ensemble, found.error / found.inflation)
+        reasons += convergence.trip_reasons(self.trips.total)
+        reasons += convergence.effective_reasons(effective, found.log_density, convergence.LEAST_EFFECTIVE)
+        diagnostics = common_diagnostics(self, "multicanonical", found, effective, apart) | {
+            "round_trips": self.trips.total,
+            "knots": target.knots.numpy(),
+            "log_g": target.log_g.numpy(),
+        }
+        return assembled(self.record.edges, found, self.problem.space, kept, diagnostics, reasons)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything the next chunk depends on."""
@@ -211,7 +240,7 @@ class Multicanonical:
         if self.state is None or self.record is None:
             return self.pilot.evaluated()
         walkers = (self.state.sites, self.state.outputs)
-        return [*self.pilot.evaluated(), walkers, self.record.reservoir.evaluated()]
+        return [*self.pilot.evaluated(), walkers, self.record.representatives.evaluated()]
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Take up a snapshot; the next chunk is the one the other run would have done."""
@@ -224,7 +253,7 @@ class Multicanonical:
             setattr(self, name, value)
 
 
-def _pooled(record: Record) -> tuple[Array, Array]:
+def _pooled(record: LadderRecord) -> tuple[Array, Array]:
     """Counts of all blocks, and the mean output of every fine bin."""
     blocks = record.blocks.sums
     counts, sums = blocks["counts"].sum(axis=(0, 1)), blocks["sums"].sum(axis=(0, 1))

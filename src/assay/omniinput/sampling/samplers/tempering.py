@@ -7,7 +7,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from assay.omniinput.sampling.density_estimate import ALL_INPUTS, Anchor, Estimate, LadderSolver, estimate
+from assay.omniinput.sampling import convergence
+from assay.omniinput.sampling.assembly import assembled, common_diagnostics, effective_samples, kept_inputs
+from assay.omniinput.sampling.density_estimate import (
+    ALL_INPUTS,
+    Anchor,
+    DensityEstimate,
+    LadderSolver,
+    estimate,
+)
+from assay.omniinput.sampling.distribution import OutputDistribution
 from assay.omniinput.sampling.kernels.chain import (
     Info,
     Kernel,
@@ -18,10 +27,11 @@ from assay.omniinput.sampling.kernels.chain import (
     init,
 )
 from assay.omniinput.sampling.ladder import Reach, Visit, first_ladder, grew, next_ladder
-from assay.omniinput.sampling.ladder_record import Record, fine_edges
+from assay.omniinput.sampling.ladder_record import LadderRecord, fine_edges
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.problem import Evaluated, Problem, SamplingError
 from assay.omniinput.sampling.replica_exchange import RoundTrips, Rows, swap_rejections, swapped
+from assay.omniinput.sampling.reweighting import log_mixture
 from assay.omniinput.sampling.turns import Turns
 
 Array = NDArray[np.float64]
@@ -50,7 +60,7 @@ class Tempering:
     betas: Array = field(default_factory=lambda: np.zeros(1))
     deviation: float = 1.0
     state: State | None = None
-    record: Record | None = None
+    record: LadderRecord | None = None
     trips: RoundTrips | None = None
     turns: Turns | None = None
     rejections: Array = field(default_factory=lambda: np.zeros(0))
@@ -242,7 +252,9 @@ class Tempering:
             edges = np.linspace(low, high, self.plan.bins + 1)
         steepest = float(np.abs(self.betas).max())
         fine = fine_edges(edges, low, high, steepest)
-        self.record = Record.start(edges, fine, self.plan.ensembles, self.plan.keep, self.problem.space.sites)
+        self.record = LadderRecord.start(
+            edges, fine, self.plan.ensembles, self.plan.keep, self.problem.space.sites
+        )
         self._tempered = None
         self._mark_ends()
         self.trips = RoundTrips.none(self.rows, len(self._ends))
@@ -256,9 +268,42 @@ class Tempering:
         self._home = first + home
         self._ends = [first + end for end in (0, last) if end != home]
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> DensityEstimate:
         assert self.record is not None
         return estimate(self.record, LadderSolver(self.betas), self.plan.seed, self.anchor)
+
+    @property
+    def seen(self) -> tuple[float, float] | None:
+        return None if self.record is None else (self.record.lowest, self.record.highest)
+
+    def distribution(self) -> OutputDistribution | None:
+        """Reweighted over the ladder; checked for swaps, round trips, agreement, gaps, effective samples."""
+        if self.record is None or not self.record.steps:
+            return None
+        assert self.trips is not None
+        assert self.turns is not None
+        found = self.estimate()
+        betas, draws = self.betas, np.full(len(self.betas), found.steps)
+        kept = kept_inputs(
+            self.record.representatives,
+            self.problem.space,
+            lambda outputs: -log_mixture(outputs, betas, draws, found.solution),
+        )
+        acceptance = 1 - self.rejections / max(self.moves, 1)
+        effective = effective_samples(found)
+        apart, reasons = convergence.agreement(found.by_ensemble, found.error / found.inflation)
+        reasons += convergence.ladder_reasons(acceptance, self.trips.total)
+        reasons += convergence.effective_reasons(effective, found.log_density, convergence.LEAST_EFFECTIVE)
+        diagnostics = common_diagnostics(self, "tempering", found, effective, apart) | {
+            "betas": betas,
+            "kernel_shares": self.turns.shares,
+            "swap_acceptance": acceptance,
+            "round_trips": self.trips.total,
+            "acceptance": self.accepted.reshape(self.plan.ensembles, -1).mean(axis=0) / max(self.moves, 1),
+            "overlap": _least_overlap(self.record, betas, found),
+            "fine_width_times_beta": float(np.diff(self.record.fine).max() * np.abs(betas).max()),
+        }
+        return assembled(self.record.edges, found, self.problem.space, kept, diagnostics, reasons)
 
     def snapshot(self) -> dict[str, Any]:
         """Everything the next chunk depends on."""
@@ -290,7 +335,7 @@ class Tempering:
         """Where the chains are, and the inputs kept of every bin."""
         assert self.state is not None
         assert self.record is not None
-        return [(self.state.sites, self.state.outputs), self.record.reservoir.evaluated()]
+        return [(self.state.sites, self.state.outputs), self.record.representatives.evaluated()]
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Take up a snapshot; the next chunk is the one the other run would have done."""
@@ -306,3 +351,20 @@ class Tempering:
             setattr(self, name, value)
         self._mark_ends()
         self.problem.prepare(self.betas)
+
+
+def _least_overlap(record: LadderRecord, betas: Array, found: DensityEstimate) -> float:
+    """The smallest entry O(k, k+1) of the overlap matrix of neighbouring rungs (Klimovich et al. 2015)."""
+    blocks = record.blocks.whole()
+    counts = blocks["counts"][found.dropped :].sum(axis=(0, 1))
+    sums = blocks["sums"][found.dropped :].sum(axis=(0, 1))
+    seen = counts > 0
+    outputs = sums[seen] / counts[seen]
+    draws = np.full(len(betas), found.steps)
+    weights = np.exp(
+        found.solution
+        - outputs[:, None] * betas
+        - log_mixture(outputs, betas, draws, found.solution)[:, None]
+    )
+    matrix = found.steps * (weights * counts[seen][:, None]).T @ weights
+    return float(np.diag(matrix, 1).min()) if len(betas) > 1 else 1.0
