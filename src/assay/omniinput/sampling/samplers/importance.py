@@ -38,6 +38,7 @@ from assay.omniinput.sampling.lookahead import Lookahead
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.problem import Evaluated
 from assay.omniinput.sampling.representatives import Representatives, keys_of
+from assay.omniinput.sampling.samplers.particles import resampled
 from assay.omniinput.sampling.samplers.proposal_betas import PILOT_BETAS, proposal_betas
 from assay.omniinput.sampling.time_blocks import TimeBlocks
 
@@ -201,21 +202,12 @@ class Importance:
     def _resample(self, met: torch.Tensor) -> torch.Tensor | None:
         """The row each row goes on from; weights of resampled betas are made equal in `met`."""
         groups = met.numpy().reshape(len(self.proposals), -1)
-        size = groups.shape[1]
-        shares = np.exp(groups - groups.max(axis=1, keepdims=True))
-        shares /= shares.sum(axis=1, keepdims=True)
-        poor = 1 / (shares**2).sum(axis=1) < LEAST_PARTICLES * size
-        if not poor.any():
+        found = resampled(groups, LEAST_PARTICLES, self.generator)
+        if found is None:
             return None
-        origin = np.arange(groups.size).reshape(groups.shape)
-        offset = torch.rand(len(groups), dtype=torch.float64, generator=self.generator).numpy()
-        for group in np.flatnonzero(poor):  # systematic resampling
-            places = (np.arange(size) + offset[group]) / size
-            found = np.searchsorted(shares[group].cumsum(), places).clip(max=size - 1)
-            origin[group] = group * size + found
-            groups[group] = logsumexp(groups[group]) - np.log(size)
+        origin, share = found
         if self.piloting:
-            self.resampled[1] += poor.mean()
+            self.resampled[1] += share
         return torch.from_numpy(origin.ravel())
 
     def _trusted(self, taken: Array, met: Array) -> Array:
