@@ -38,7 +38,7 @@ from assay.omniinput.sampling.lookahead import Lookahead
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.problem import Evaluated
 from assay.omniinput.sampling.representatives import Representatives, keys_of
-from assay.omniinput.sampling.samplers.particles import resampled
+from assay.omniinput.sampling.samplers.particles import effective_particles, resampled
 from assay.omniinput.sampling.samplers.proposal_betas import PILOT_BETAS, proposal_betas
 from assay.omniinput.sampling.time_blocks import TimeBlocks
 
@@ -328,19 +328,8 @@ class Importance:
         )
 
     def effective(self) -> Array:
-        """Effective sample size of every bin, (sum w)^2 / sum w^2 over independent prefixes.
-
-        Of sequences that were resampled, as many as would vary as much as batches do from one to another.
-        """
-        blocks = self.blocks.whole()
-        with np.errstate(invalid="ignore"):
-            logs = 2 * logsumexp(blocks["bins"], axis=0) - logsumexp(blocks["squares"], axis=0)
-        found = np.where(np.isnan(logs), 0.0, np.exp(logs))
-        if not self.resampling:
-            return np.asarray(found)
-        batches = np.exp(logsumexp(blocks["batches"]))
-        excess = 1 / np.maximum(found, 1e-300) - 1 / batches
-        return np.asarray(np.where(found > 0, 1 / np.maximum(excess, 1e-9), 0.0))
+        """Effective sample size of every bin."""
+        return effective_particles(self.blocks.whole(), self.resampling)
 
     def mean_at_one(self) -> float:
         """The mean output of the model's own samples, from the pilot."""

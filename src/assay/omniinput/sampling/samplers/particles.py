@@ -1,4 +1,6 @@
-"""Resampling of sequences on their way (sequential Monte Carlo; Del Moral, Doucet and Jasra 2006)."""
+"""Weighted sequences: how many they are worth, and resampling on their way (Del Moral et al. 2006)."""
+
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -30,3 +32,18 @@ def resampled(
         origin[group] = group * size + found
         log_weights[group] = logsumexp(log_weights[group]) - np.log(size)
     return origin, float(poor.mean())
+
+
+def effective_particles(blocks: Mapping[str, Array], resampling: bool) -> Array:
+    """Effective sample size of every bin, (sum w)^2 / sum w^2 over independent prefixes.
+
+    Of sequences that were resampled, as many as would vary as much as batches do from one to another.
+    """
+    with np.errstate(invalid="ignore"):
+        logs = 2 * logsumexp(blocks["bins"], axis=0) - logsumexp(blocks["squares"], axis=0)
+    found = np.where(np.isnan(logs), 0.0, np.exp(logs))
+    if not resampling:
+        return np.asarray(found)
+    batches = np.exp(logsumexp(blocks["batches"]))
+    excess = 1 / np.maximum(found, 1e-300) - 1 / batches
+    return np.asarray(np.where(found > 0, 1 / np.maximum(excess, 1e-9), 0.0))
