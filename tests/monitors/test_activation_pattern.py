@@ -77,7 +77,7 @@ def test_the_threshold_says_what_is_on():
     features = torch.tensor([[0.4], [0.6]])
     trace = trace_of(features, [0, 0])
     assert ActivationPattern().fit(trace[:1]).score(trace).tolist() == [0, 0]
-    assert ActivationPattern(threshold=0.5).fit(trace[:1]).score(trace).tolist() == [0, 1]
+    assert ActivationPattern(on_above=0.5).fit(trace[:1]).score(trace).tolist() == [0, 1]
 
 
 def test_files_keep_the_scores_and_one_row_scores_as_in_a_batch(tmp_path):

@@ -54,7 +54,7 @@ ARGUMENTS = {
     "ODIN": lambda: monitors.ODIN(NETWORK),
     "Reconstruction": lambda: monitors.Reconstruction(epochs=2),
     "Rule": lambda: monitors.Rule(lambda trace: trace.logits.amax(dim=1) > 0.5),
-    "Standardized": lambda: monitors.Standardized([Energy(), monitors.Mahalanobis()]),
+    "Standardised": lambda: monitors.Standardised([Energy(), monitors.Mahalanobis()]),
     "TemperatureScaled": lambda: monitors.TemperatureScaled(MaxSoftmax()),
 }
 
@@ -63,8 +63,8 @@ VARIANTS = {
     "Mahalanobis-ledoit-wolf": lambda: monitors.Mahalanobis(estimator="ledoit_wolf"),
     "Mahalanobis-perturbed": lambda: monitors.Mahalanobis(network=NETWORK, magnitude=0.01),
     "RelativeMahalanobis-oas": lambda: monitors.RelativeMahalanobis(estimator="oas"),
-    "KNN-sampled": lambda: monitors.KNN(k=3, sample=20),
-    "ReAct-KLMatching": lambda: monitors.ReAct(monitors.KLMatching(), sample=40),
+    "KNN-sampled": lambda: monitors.KNN(k=3, limit=20),
+    "ReAct-KLMatching": lambda: monitors.ReAct(monitors.KLMatching(), limit=40),
 }
 
 CANNOT_BE_SAVED = {"Rule"}

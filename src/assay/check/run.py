@@ -116,8 +116,13 @@ def _labelled(data: Any, name: str) -> Pair:
 def _usual(network: Network) -> dict[str, Monitor]:
     """Monitors that need nothing but a Trace, so that black boxes can be checked, too."""
     layer = network.layers[0]
-    chosen = (monitors.MaxSoftmax(), monitors.Energy(), monitors.Mahalanobis(layer), monitors.KNN(layer))
-    return {type(monitor).__name__: monitor for monitor in (*chosen, monitors.ActivationBox(layer))}
+    chosen = (
+        monitors.MaxSoftmax(),
+        monitors.Energy(),
+        monitors.Mahalanobis(layer=layer),
+        monitors.KNN(layer=layer),
+    )
+    return {type(monitor).__name__: monitor for monitor in (*chosen, monitors.ActivationBox(layer=layer))}
 
 
 def _guards(

@@ -42,7 +42,7 @@ def chosen_monitors(setting: Setting, network: Network) -> list[monitors.Monitor
         monitors.GaussianInterval(),
         monitors.Reconstruction(seed=setting.seed),
         monitors.EnsembleDisagreement(list(setting.networks.values())),
-        monitors.Standardized([monitors.Energy(), monitors.KNN(), monitors.GaussianInterval()]),
+        monitors.Standardised([monitors.Energy(), monitors.KNN(), monitors.GaussianInterval()]),
     ]
     if any(isinstance(part, nn.Dropout) for part in network.module.modules()):
         chosen.append(monitors.MonteCarloDropout(network))

@@ -83,7 +83,7 @@ def tuned_monitors(
 
     def mahalanobis(magnitude: float) -> Monitor:
         monitor = Mahalanobis(
-            layer,
+            layer=layer,
             covariance=settings.covariance,
             estimator=settings.estimator,
             network=network,
@@ -93,7 +93,7 @@ def tuned_monitors(
 
     families: dict[str, Iterator[Monitor]] = {
         "ODIN": (
-            ODIN(network, temperature, magnitude).fit(fitted)
+            ODIN(network, temperature=temperature, magnitude=magnitude).fit(fitted)
             for magnitude, temperature in product(tuning.magnitudes, tuning.temperatures)
         ),
         "Mahalanobis": (mahalanobis(magnitude) for magnitude in tuning.magnitudes),

@@ -47,7 +47,7 @@ class FeatureDistance:
         self.name = " + ".join(self.layers)
         self.reference = reference
         self.still = still
-        self.monitor = Mahalanobis(self.name, covariance=covariance, estimator=estimator)
+        self.monitor = Mahalanobis(layer=self.name, covariance=covariance, estimator=estimator)
         self._moving: Tensor | None = None
 
     def fit(self, trace: Trace) -> Self:

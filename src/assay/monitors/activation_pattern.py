@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.errors import InputError
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import features_by_class, some_class, teaching, unseen_remedy
+from assay.monitors.parts.reservoir import checked_limit
 from assay.trace import Trace
 
 WORD = 64
@@ -21,7 +21,7 @@ Words = NDArray[np.uint64]
 
 
 class ActivationPattern(Monitor):
-    """s(x) = min over patterns p stored for the predicted class of Hamming([z > threshold], p).
+    """s(x) = min over patterns p stored for the predicted class of Hamming([z > on_above], p).
 
     Runtime monitoring of neuron activation patterns (Cheng, Nührenberg, Yasuoka 2019). Their comfort zone
     of radius gamma is the score's threshold. They keep the set in a binary decision diagram; here unique
@@ -41,16 +41,15 @@ class ActivationPattern(Monitor):
 
     def __init__(
         self,
+        *,
         layer: str = "penultimate",
-        threshold: float = 0.0,
+        on_above: float = 0.0,
         limit: int | None = None,
         seed: int = 0,
     ) -> None:
-        if limit is not None and limit < 1:
-            raise InputError(f"expected a limit of at least 1 pattern per class or None, got {limit}")
         self.layer = layer
-        self.threshold = threshold
-        self.limit = limit
+        self.on_above = on_above
+        self.limit = checked_limit(limit)
         self.seed = seed
 
     patterns_: dict[int, Tensor]
@@ -81,7 +80,7 @@ class ActivationPattern(Monitor):
         patterns = torch.cat([_unpacked(rows, width) for rows in self.patterns_.values()])
         owners = torch.cat([torch.full((len(rows),), label) for label, rows in self.patterns_.items()])
         foreign = 2.0 * width * (torch.arange(self.classes_)[:, None] != owners)
-        on = (features > self.threshold).float()
+        on = (features > self.on_above).float()
         apart = on.sum(dim=1, keepdim=True) + patterns.sum(dim=1) - 2 * on @ patterns.T
         return (apart + foreign[trace.predictions]).amin(dim=1).clamp(max=width + 1)
 
@@ -99,7 +98,7 @@ class ActivationPattern(Monitor):
 
     def _packed(self, features: Tensor) -> Words:
         """A bit per neuron, in as many 64-bit words as it takes."""
-        on = (features > self.threshold).numpy()
+        on = (features > self.on_above).numpy()
         words = -(-on.shape[1] // WORD)
         octets = np.zeros((len(on), words * WORD // 8), np.uint8)
         octets[:, : -(-on.shape[1] // 8)] = np.packbits(on, axis=1)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.parts.reservoir import checked_limit
 from assay.monitors.parts.row_blocks import fitting_classes
 from assay.monitors.parts.row_sample import TraceSample
 from assay.monitors.parts.unsaved import _Unsaved, one_score_per_row
@@ -25,9 +26,10 @@ class Adapter(_Unsaved):
     def __init__(
         self,
         detector: Any,
+        *,
         reads: str = "features",
         layer: str = "penultimate",
-        sample: int | None = None,
+        limit: int | None = None,
         seed: int = 0,
         name: str | None = None,
     ) -> None:
@@ -41,7 +43,7 @@ class Adapter(_Unsaved):
         self.detector = detector
         self.reads = reads
         self.layer = layer
-        self.sample = sample
+        self.limit = checked_limit(limit)
         self.seed = seed
         self.name = name
 
@@ -59,7 +61,7 @@ class Adapter(_Unsaved):
         return {name: value for name, value in kept.items() if isinstance(value, Tensor | np.ndarray)}
 
     def _fit(self, traces: Iterator[Trace]) -> None:
-        sample = TraceSample(self.sample, self.seed)
+        sample = TraceSample(self.limit, self.seed)
         for trace in traces:
             features = {layer: trace.layer(layer) for layer in self.layers}
             sample.add(Trace(trace.logits, features, fitting_classes(trace)))
@@ -79,9 +81,10 @@ class Adapter(_Unsaved):
 
 def adapt(
     detector: Any,
+    *,
     reads: str = "features",
     layer: str = "penultimate",
-    sample: int | None = None,
+    limit: int | None = None,
     seed: int = 0,
     name: str | None = None,
 ) -> Adapter:
@@ -90,6 +93,6 @@ def adapt(
     That is pytorch-ood's interface: z of shape (N, d), y one class per row, scores that are higher for
     outliers. `reads` says what z is: the features of `layer`, or "logits". Classes are the labels, or the
     predictions where there are none. The detector is fitted in place, on all rows at once or on at most
-    `sample` of them. It cannot be saved, since assay writes no pickles; kept results know it by `name`.
+    `limit` of them. It cannot be saved, since assay writes no pickles; kept results know it by `name`.
     """
-    return Adapter(detector, reads, layer, sample, seed, name)
+    return Adapter(detector, reads=reads, layer=layer, limit=limit, seed=seed, name=name)

@@ -1,4 +1,4 @@
-"""Several monitors as one, on the common scale of p-values: AnyOf, AllOf, Standardized."""
+"""Several monitors as one, on the common scale of p-values: AnyOf, AllOf, Standardised."""
 
 import math
 from abc import abstractmethod
@@ -11,7 +11,7 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.joint_fit import fit_together
-from assay.monitors.parts.reservoir import Reservoir
+from assay.monitors.parts.reservoir import Reservoir, checked_limit
 from assay.monitors.parts.row_sample import TraceSample
 from assay.network.graph import under_tracer
 from assay.trace import Trace
@@ -24,7 +24,7 @@ class _Combination(Monitor):
 
     Member m gives p_m = (1 + #{reference scores >= s_m(x)}) / (n + 1), which for an in-distribution input is
     at most a with probability at most a (Vovk et al. 2005). The reference are rows no member was fitted on:
-    a random share `held_out` of the data given to `fit`, at most `reference` of them. Members are fitted in
+    a random share `held_out` of the data given to `fit`, at most `limit` of them. Members are fitted in
     place, in one pass over a stream. With prefit=True members come fitted and all data is reference.
 
     No p-value is below 1 / (n + 1), so beyond the reference scores tie: take more reference where the order
@@ -34,7 +34,8 @@ class _Combination(Monitor):
     def __init__(
         self,
         members: Sequence[Monitor],
-        reference: int = 1000,
+        *,
+        limit: int | None = 1000,
         held_out: float = 0.2,
         prefit: bool = False,
         seed: int = 0,
@@ -45,12 +46,10 @@ class _Combination(Monitor):
             )
         if len({id(member) for member in members}) < len(members):
             raise InputError("expected members that are objects of their own, got one twice; build it twice")
-        if reference < 1:
-            raise InputError(f"expected a reference of at least 1 row, got {reference}")
         if not 0 < held_out < 1:
             raise InputError(f"expected held_out between 0 and 1, got {held_out}")
         self.members = list(members)
-        self.reference = reference
+        self.limit = checked_limit(limit)
         self.held_out = held_out
         self.prefit = prefit
         self.seed = seed
@@ -93,14 +92,14 @@ class _Combination(Monitor):
         """-ln of the combined p-value, from p-values (members, N)."""
 
     def _streamed_scores(self, traces: Iterator[Trace]) -> list[Tensor]:
-        reservoirs = [Reservoir(self.reference, self.seed) for _ in self.members]
+        reservoirs = [Reservoir(self.limit, self.seed) for _ in self.members]
         for trace in traces:
             for reservoir, member in zip(reservoirs, self.members, strict=True):
                 reservoir.add(member.score(trace))
         return [reservoir.rows() for reservoir in reservoirs]
 
     def _held_out_scores(self, traces: Iterator[Trace]) -> list[Tensor]:
-        held = TraceSample(self.reference, self.seed)
+        held = TraceSample(self.limit, self.seed)
         fit_together(self.members, self._without(held, traces))
         reference = held.trace()
         if not len(reference):
@@ -142,7 +141,7 @@ class AllOf(_Combination):
         return -p_values.amax(dim=0).log()
 
 
-class Standardized(_Combination):
+class Standardised(_Combination):
     """One monitor on the scale of p-values, or several weighed together.
 
     combine="fisher": p = P(chi2 with 2M degrees > -2 sum_m ln p_m) (Fisher 1932), a p-value if members are
@@ -153,8 +152,9 @@ class Standardized(_Combination):
     def __init__(
         self,
         members: Sequence[Monitor] | Monitor,
+        *,
         combine: str = "fisher",
-        reference: int = 1000,
+        limit: int | None = 1000,
         held_out: float = 0.2,
         prefit: bool = False,
         seed: int = 0,
@@ -162,7 +162,11 @@ class Standardized(_Combination):
         if combine not in COMBINE:
             raise InputError(f"expected combine to be one of {list(COMBINE)}, got {combine!r}")
         super().__init__(
-            [members] if isinstance(members, Monitor) else members, reference, held_out, prefit, seed
+            [members] if isinstance(members, Monitor) else members,
+            limit=limit,
+            held_out=held_out,
+            prefit=prefit,
+            seed=seed,
         )
         self.combine = combine
 

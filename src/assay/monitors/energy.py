@@ -17,7 +17,7 @@ class Energy(Monitor):
     [-0.6931471805599453, -5000.0]
     """
 
-    def __init__(self, temperature: float = 1.0) -> None:
+    def __init__(self, *, temperature: float = 1.0) -> None:
         if not temperature > 0:
             raise InputError(f"expected a positive temperature, got {temperature}")
         self.temperature = temperature

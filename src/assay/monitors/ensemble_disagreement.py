@@ -23,7 +23,7 @@ class EnsembleDisagreement(Monitor):
 
     needs_inputs = True
 
-    def __init__(self, networks: Sequence[Network], measure: str = "mutual_information") -> None:
+    def __init__(self, networks: Sequence[Network], *, measure: str = "mutual_information") -> None:
         if len(networks) < 2:
             raise InputError(f"expected at least 2 networks that can disagree, got {len(networks)}")
         check_measure(measure)

@@ -34,7 +34,7 @@ class GaussianInterval(Monitor):
     gets the largest score, 1 or for "excess" UNSEEN, and `remedy_` names it.
     """
 
-    def __init__(self, layer: str = "penultimate", k: float = 2.0, measure: str = "share") -> None:
+    def __init__(self, *, layer: str = "penultimate", k: float = 2.0, measure: str = "share") -> None:
         if not k > 0:
             raise InputError(f"expected k above 0 standard deviations, got {k}")
         if measure not in MEASURES:

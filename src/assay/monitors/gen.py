@@ -21,7 +21,7 @@ class GEN(Monitor):
     [1.0]
     """
 
-    def __init__(self, gamma: float = 0.1, top: int = 100) -> None:
+    def __init__(self, *, gamma: float = 0.1, top: int = 100) -> None:
         if not gamma > 0 or top < 1:
             raise InputError(f"expected gamma above 0 and top of at least 1, got {gamma} and {top}")
         self.gamma = gamma

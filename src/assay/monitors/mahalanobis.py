@@ -41,8 +41,8 @@ class Mahalanobis(Monitor):
 
     def __init__(
         self,
-        layer: str = "penultimate",
         *,
+        layer: str = "penultimate",
         covariance: str = "tied",
         estimator: str = "empirical",
         network: Network | None = None,

@@ -21,7 +21,9 @@ class MonteCarloDropout(Monitor):
 
     needs_inputs = True
 
-    def __init__(self, network: Network, passes: int = 20, measure: str = "entropy", seed: int = 0) -> None:
+    def __init__(
+        self, network: Network, *, passes: int = 20, measure: str = "entropy", seed: int = 0
+    ) -> None:
         if passes < 2:
             raise InputError(f"expected at least 2 passes, got {passes}")
         check_measure(measure)

@@ -19,7 +19,7 @@ class ODIN(Monitor):
     and a backward pass. With magnitude 0 it reads the logits alone.
     """
 
-    def __init__(self, network: Network, temperature: float = 1000.0, magnitude: float = 0.0014) -> None:
+    def __init__(self, network: Network, *, temperature: float = 1000.0, magnitude: float = 0.0014) -> None:
         if not temperature > 0 or magnitude < 0:
             raise InputError(
                 f"expected a positive temperature and a magnitude of at least 0, got {temperature} and "

@@ -9,7 +9,7 @@ from assay.errors import InputError
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.alocc import OPTIMIZERS, Training, Weights, realness, reconstructed, trained
 from assay.monitors.parts.class_rows import UNSEEN, unseen_remedy
-from assay.monitors.parts.reservoir import Reservoir
+from assay.monitors.parts.reservoir import Reservoir, checked_limit
 from assay.monitors.parts.row_blocks import fitting_classes, row_blocks
 from assay.trace import Trace
 
@@ -36,7 +36,7 @@ class Reconstruction(Monitor):
 
     Inputs (N, C, H, W) or (N, H, W) of any size from 4 x 4 go through convolutions, all others as vectors.
     They are standardised per channel or column, so errors are in variances of the training data; a constant
-    column keeps its unit. Networks are smaller than the original's. Each trains on at most `sample` rows for
+    column keeps its unit. Networks are smaller than the original's. Each trains on at most `limit` rows for
     `epochs` passes, from the seed alone. Reads `trace.inputs` in fit and score;
     scoring costs a pass through R. With per_class, a class never seen scores UNSEEN, the largest.
     """
@@ -45,6 +45,7 @@ class Reconstruction(Monitor):
 
     def __init__(
         self,
+        *,
         per_class: bool = False,
         measure: str = "error",
         epochs: int = 20,
@@ -53,7 +54,7 @@ class Reconstruction(Monitor):
         learning_rate: float = 1e-3,
         noise: float = 0.2,
         reconstruction_weight: float = 0.4,
-        sample: int | None = 10_000,
+        limit: int | None = 10_000,
         seed: int = 0,
     ) -> None:
         if measure not in MEASURES:
@@ -73,7 +74,7 @@ class Reconstruction(Monitor):
         self.learning_rate = learning_rate
         self.noise = noise
         self.reconstruction_weight = reconstruction_weight
-        self.sample = sample
+        self.limit = checked_limit(limit)
         self.seed = seed
 
     shape_: tuple[int, ...]
@@ -130,8 +131,8 @@ class Reconstruction(Monitor):
             values, labels = self._checked_inputs(trace), fitting_classes(trace)
             keys = labels if self.per_class else torch.full_like(labels, ALL)
             for key in torch.unique(keys).tolist():
-                inputs.setdefault(key, Reservoir(self.sample, self.seed)).add(values[keys == key])
-                classes.setdefault(key, Reservoir(self.sample, self.seed)).add(labels[keys == key])
+                inputs.setdefault(key, Reservoir(self.limit, self.seed)).add(values[keys == key])
+                classes.setdefault(key, Reservoir(self.limit, self.seed)).add(labels[keys == key])
         keys_seen = sorted(inputs)
         return {key: inputs[key].rows() for key in keys_seen}, {key: classes[key].rows() for key in keys_seen}
 

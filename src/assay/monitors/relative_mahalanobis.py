@@ -29,7 +29,7 @@ class RelativeMahalanobis(Monitor):
     mean_: Tensor
     inverse_: Tensor
 
-    def __init__(self, layer: str = "penultimate", *, estimator: str = "empirical") -> None:
+    def __init__(self, *, layer: str = "penultimate", estimator: str = "empirical") -> None:
         self.layer = layer
         self.estimator = checked_estimator(estimator)
 

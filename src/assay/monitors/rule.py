@@ -21,8 +21,8 @@ class Rule(_Unsaved):
 
     >>> import torch
     >>> trace = Trace(torch.tensor([[9.0, 0.0], [0.1, 0.0]]))
-    >>> hesitant = Rule(lambda trace: trace.probabilities.amax(dim=1) < 0.9, "hesitant", needs_inputs=False)
-    >>> hesitant.fit(trace).score(trace).tolist()
+    >>> unsure = Rule(lambda trace: trace.probabilities.amax(dim=1) < 0.9, needs_inputs=False)
+    >>> unsure.fit(trace).score(trace).tolist()
     [0.0, 1.0]
     """
 
@@ -32,6 +32,7 @@ class Rule(_Unsaved):
     def __init__(
         self,
         predicate: Callable[[Trace], Any],
+        *,
         name: str | None = None,
         layers: Sequence[str] = (),
         needs_inputs: bool = True,

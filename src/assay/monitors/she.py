@@ -22,7 +22,7 @@ class SHE(Monitor):
     patterns_: Tensor
     seen_: Tensor
 
-    def __init__(self, layer: str = "penultimate") -> None:
+    def __init__(self, *, layer: str = "penultimate") -> None:
         self.layer = layer
 
     def _fit(self, traces: Iterator[Trace]) -> None:

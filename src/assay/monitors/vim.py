@@ -10,7 +10,7 @@ from assay.monitors.monitor import Monitor
 from assay.monitors.parts.exponentials import log_sum_exp
 from assay.monitors.parts.head import HeadFit
 from assay.monitors.parts.moments import ClassMoments
-from assay.monitors.parts.reservoir import Reservoir
+from assay.monitors.parts.reservoir import Reservoir, checked_limit
 from assay.monitors.parts.row_blocks import in_blocks, row_blocks
 from assay.trace import Trace
 
@@ -39,24 +39,24 @@ class ViM(Monitor):
 
     def __init__(
         self,
-        layer: str = "penultimate",
         *,
+        layer: str = "penultimate",
         dimensions: int | None = None,
-        sample: int | None = 10_000,
+        limit: int | None = 10_000,
         seed: int = 0,
     ) -> None:
-        if (dimensions is not None and dimensions < 0) or (sample is not None and sample < 1):
+        if dimensions is not None and dimensions < 0:
             raise InputError(
-                f"expected dimensions of at least 0 and a sample of at least 1, got {dimensions} and {sample}"
+                f"expected at least 0 dimensions, or None for the paper's rule, got {dimensions}"
             )
         self.layer = layer
         self.dimensions = dimensions
-        self.sample = sample
+        self.limit = checked_limit(limit)
         self.seed = seed
 
     def _fit(self, traces: Iterator[Trace]) -> None:
-        kept = Reservoir(self.sample, self.seed)
-        largest = Reservoir(self.sample, self.seed)  # same seed, same rows
+        kept = Reservoir(self.limit, self.seed)
+        largest = Reservoir(self.limit, self.seed)  # same seed, same rows
         size = self.dimensions_[self.layer]
         fit, moments = HeadFit(self.layer, size, self.classes_), ClassMoments(1, size)
         for features, logits in in_blocks(self._passing(traces, kept, largest)):

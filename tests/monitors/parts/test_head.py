@@ -80,10 +80,10 @@ def test_too_few_rows_to_recover_the_layer_are_refused(cls, training):
 
 def test_react_is_the_energy_of_clipped_features(training):
     monitor = ReAct(percentile=80).fit(training)
-    threshold = np.percentile(training.layer("penultimate").numpy(), 80)
-    assert monitor.threshold_ == pytest.approx(threshold)
+    ceiling = np.percentile(training.layer("penultimate").numpy(), 80)
+    assert monitor.ceiling_ == pytest.approx(ceiling)
     unseen = trace_of(features_of(40, seed=2) * 3)
-    clipped = trace_of(unseen.layer("penultimate").clamp(max=float(threshold)))
+    clipped = trace_of(unseen.layer("penultimate").clamp(max=float(ceiling)))
     assert torch.allclose(monitor.score(unseen), Energy().fit(clipped).score(clipped), atol=1e-5)
 
 

@@ -154,8 +154,8 @@ def test_all_rows_right_stops_at_the_coldest_temperature():
 
 def test_temperature_streams_samples_and_goes_through_files(tmp_path):
     trace = labelled(1, rows=300)
-    whole = TemperatureScaled(ActivationPattern(), sample=50, seed=2).fit(trace)
-    parts = TemperatureScaled(ActivationPattern(), sample=50, seed=2).fit(
+    whole = TemperatureScaled(ActivationPattern(), limit=50, seed=2).fit(trace)
+    parts = TemperatureScaled(ActivationPattern(), limit=50, seed=2).fit(
         [trace[:7], trace[7:190], trace[190:]]
     )
     assert whole.layers == ("penultimate",)

@@ -19,14 +19,14 @@ def teaching(trace: Trace) -> Tensor:
     return torch.ones(len(trace), dtype=torch.bool) if trace.labels is None else trace.correct
 
 
-def features_by_class(traces: Iterator[Trace], layer: str, size: int | None, seed: int) -> dict[int, Tensor]:
-    """Features of the teaching rows per predicted class, at most `size` each, sampled uniformly."""
+def features_by_class(traces: Iterator[Trace], layer: str, limit: int | None, seed: int) -> dict[int, Tensor]:
+    """Features of the teaching rows per predicted class, at most `limit` each, sampled uniformly."""
     reservoirs: dict[int, Reservoir] = {}
     for trace in traces:
         rows = teaching(trace)
         features, classes = trace.layer(layer)[rows], trace.predictions[rows]
         for label in torch.unique(classes).tolist():
-            reservoirs.setdefault(label, Reservoir(size, seed)).add(features[classes == label])
+            reservoirs.setdefault(label, Reservoir(limit, seed)).add(features[classes == label])
     some_class(reservoirs)
     return {label: reservoirs[label].rows() for label in sorted(reservoirs)}
 

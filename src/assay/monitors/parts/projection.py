@@ -35,7 +35,7 @@ def principal(rows: Tensor) -> dict[str, Tensor]:
     }
 
 
-def geodesic(rows: Tensor, landmarks: int, neighbors: int, seed: int) -> dict[str, Tensor]:
+def geodesic(rows: Tensor, landmarks: int, neighbours: int, seed: int) -> dict[str, Tensor]:
     """Isomap (Tenenbaum et al. 2000) of at most `landmarks` of the rows, as the tensors its out-of-sample
     extension needs: n landmarks cost n * (n + d) numbers to keep and n^3 steps to fit.
 
@@ -49,7 +49,7 @@ def geodesic(rows: Tensor, landmarks: int, neighbors: int, seed: int) -> dict[st
             f"expected at least 3 distinct rows for projection='isomap', got {len(chosen)}; "
             "fit on more data or use projection=None"
         )
-    reach = min(neighbors, len(chosen) - 1)
+    reach = min(neighbours, len(chosen) - 1)
     lengths = torch.from_numpy(_geodesics(chosen.numpy(), reach))
     kernel = -0.5 * lengths**2
     means = kernel.mean(dim=0)
@@ -63,13 +63,13 @@ def geodesic(rows: Tensor, landmarks: int, neighbors: int, seed: int) -> dict[st
         "geodesics": lengths,
         "kernel_means": means,
         "axes": (vectors * signs * scales).contiguous(),
-        "neighbors": torch.tensor(reach),
+        "neighbours": torch.tensor(reach),
     }
 
 
-def _geodesics(points: NDArray[np.float64], neighbors: int) -> NDArray[np.float64]:
+def _geodesics(points: NDArray[np.float64], neighbours: int) -> NDArray[np.float64]:
     """Shortest paths along the neighbours' graph; parts of it are joined where they come closest."""
-    graph = kneighbors_graph(points, neighbors, mode="distance").tolil()
+    graph = kneighbors_graph(points, neighbours, mode="distance").tolil()
     count, parts = connected_components(graph, directed=False)
     for one, other in combinations(range(count), 2):
         mine, theirs = np.flatnonzero(parts == one), np.flatnonzero(parts == other)
@@ -94,7 +94,7 @@ def projected(projection: dict[str, Tensor], rows: Tensor) -> Tensor:
 def _unrolled(projection: dict[str, Tensor], rows: Tensor) -> Tensor:
     """Isomap's out-of-sample extension: geodesics through the nearest landmarks, centred as in fit."""
     distances = torch.cdist(rows, projection["landmarks"])
-    near, index = distances.topk(int(projection["neighbors"]), dim=1, largest=False)
+    near, index = distances.topk(int(projection["neighbours"]), dim=1, largest=False)
     lengths = (projection["geodesics"][index] + near[:, :, None]).amin(dim=1)
     kernel = -0.5 * lengths**2
     means = projection["kernel_means"]

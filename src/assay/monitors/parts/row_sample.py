@@ -12,13 +12,13 @@ Part = tuple[str, str]
 
 
 class TraceSample:
-    """Uniformly `size` rows of all Traces added, whatever the cuts; None keeps every row.
+    """Uniformly `limit` rows of all Traces added, whatever the cuts; None keeps every row.
 
     One reservoir per part, all with the same seed, so all keep the same rows.
     """
 
-    def __init__(self, size: int | None, seed: int) -> None:
-        self._size = size
+    def __init__(self, limit: int | None, seed: int) -> None:
+        self._limit = limit
         self._seed = seed
         self._reservoirs: dict[Part, Reservoir] = {}
 
@@ -30,7 +30,7 @@ class TraceSample:
                 f"{sorted(set(parts) ^ set(self._reservoirs))}; observe all with the same options"
             )
         for part, rows in parts.items():
-            self._reservoirs.setdefault(part, Reservoir(self._size, self._seed)).add(rows)
+            self._reservoirs.setdefault(part, Reservoir(self._limit, self._seed)).add(rows)
 
     def trace(self) -> Trace:
         """The rows kept, in the order they came."""
