@@ -107,9 +107,9 @@ EXPORTED = {
 }
 SOME = Network(cnn())
 REFUSED = {
-    "EnsembleDisagreement": (lambda: monitors.EnsembleDisagreement([SOME, SOME]), "other networks"),
+    "EnsembleDisagreement": (lambda: monitors.EnsembleDisagreement([SOME, SOME]), "runs a network again"),
     "Mahalanobis": (lambda: Mahalanobis(network=SOME, magnitude=0.01), "gradient"),
-    "MonteCarloDropout": (lambda: monitors.MonteCarloDropout(SOME), "dropout masks"),
+    "MonteCarloDropout": (lambda: monitors.MonteCarloDropout(SOME), "runs a network again"),
     "ODIN": (lambda: monitors.ODIN(SOME), "gradient"),
     "Rule": (lambda: monitors.Rule(lambda trace: trace.logits[:, 0] > 0), "code of its user"),
     "AnyOf": (lambda: monitors.AnyOf([Energy(), monitors.ODIN(SOME)]), "gradient"),

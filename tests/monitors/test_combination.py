@@ -94,7 +94,7 @@ def test_rules_and_data_work_together():
     train = trace_of(0)
     rule = Rule(lambda trace: trace.inputs.amax(dim=1) > 1, name="overexposed")
     combination = AnyOf([GaussianInterval(), rule, MaxSoftmax()]).fit(train)
-    assert combination.needs_inputs
+    assert combination.needs.inputs
     assert combination.layers == ("penultimate",)
     bright = Trace(train.logits, train.features, inputs=train.inputs + 1)
     # Never violated in n reference rows: p = 1 / (n + 1), the least there is.

@@ -38,8 +38,8 @@ def test_a_rule_scores_one_where_it_is_violated_and_numbers_pass_through(trace):
 def test_a_rule_names_what_it_reads(trace):
     rule = Rule(lambda trace: trace.layer("penultimate")[:, 0], layers="penultimate", needs_inputs=False)
     assert rule.layers == ("penultimate",)
-    assert not rule.needs_inputs
-    assert Rule(dark).needs_inputs
+    assert not rule.needs.inputs
+    assert Rule(dark).needs.inputs
     with pytest.raises(InputError, match="penultimate"):
         rule.fit(Trace(trace.logits))
 

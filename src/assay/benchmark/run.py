@@ -131,7 +131,7 @@ def _readouts(
     """Every guard's readout; guards of one network and one need of inputs share what was observed."""
     groups: dict[tuple[int, bool], dict[str, Guard]] = {}
     for name, guard in guards.items():
-        groups.setdefault((id(guard.network), guard.monitor.needs_inputs), {})[name] = guard
+        groups.setdefault((id(guard.network), guard.monitor.needs.inputs), {})[name] = guard
     for group in groups.values():
         parts: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in group}
         first = next(iter(group.values()))

@@ -128,7 +128,7 @@ class Guard:
 
     def observe(self, inputs: Any) -> Trace:
         """The network's part of a call: a Trace with all that the monitor and the alarm need."""
-        keep_inputs = self.monitor.needs_inputs or not self.network.embeds
+        keep_inputs = self.monitor.needs.inputs or not self.network.embeds
         return self.network.observe(inputs, keep_inputs=keep_inputs, allow_nonfinite=True)
 
     def judge(self, trace: Trace) -> Verdict:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import UNSEEN, features_by_class, unseen_remedy
 from assay.monitors.parts.clusters import ELBOW, assigned
@@ -50,6 +51,16 @@ class ActivationBox(Monitor):
     it. A box that is flat in a neuron (one sample, constant feature) is measured in hundredths of that
     neuron's range over all classes. Scoring costs O(clusters * d) per input; Isomap adds O(landmarks * d).
     """
+
+    metadata = Metadata(
+        score="widths outside the nearest box of the predicted class",
+        needs=Needs(labels=Labels.OPTIONAL),
+        fit="N * clusters * d",
+        cost="N * clusters * d",
+        state="12 * C * clusters * d",
+        paper="Henzinger, Lukina and Schilling",
+        year=2020,
+    )
 
     def __init__(
         self,

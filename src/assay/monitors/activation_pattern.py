@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import features_by_class, some_class, teaching, unseen_remedy
 from assay.monitors.parts.reservoir import checked_limit
@@ -38,6 +39,16 @@ class ActivationPattern(Monitor):
     >>> ActivationPattern().fit(trace[:2]).score(trace).tolist()
     [0.0, 0.0, 3.0]
     """
+
+    metadata = Metadata(
+        score="Hamming distance of the on/off pattern to the nearest one of the predicted class",
+        needs=Needs(labels=Labels.OPTIONAL),
+        fit="N * d",
+        cost="N * M * d / 64",
+        state="M * d / 8",
+        paper="Cheng, Nührenberg and Yasuoka",
+        year=2019,
+    )
 
     def __init__(
         self,

@@ -8,17 +8,24 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Labels, Metadata, Needs
+from assay.monitors.parts.class_rows import fitting_classes
 from assay.monitors.parts.reservoir import checked_limit
-from assay.monitors.parts.row_blocks import fitting_classes
 from assay.monitors.parts.row_sample import TraceSample
-from assay.monitors.parts.unsaved import _Unsaved, one_score_per_row
+from assay.monitors.parts.user_code import _UserCode, one_score_per_row
 from assay.trace import Trace
 
 READS = ("features", "logits")
 
 
-class Adapter(_Unsaved):
+class Adapter(_UserCode):
     """s(x) = detector.predict_features(z), z the features of a layer or the logits."""
+
+    metadata = Metadata(
+        score="what a detector of another library says",
+        needs=Needs(labels=Labels.OPTIONAL, user_code=True),
+        cost="",
+    )
 
     code = "detector"
     instead = "a detector of another library is code: fit it again and call adapt(detector) after loading"

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
 from assay.trace import Trace
 
@@ -17,6 +18,8 @@ class AllowedClasses(Monitor):
     >>> AllowedClasses([0, 2]).fit(trace).score(trace).tolist()
     [0.0, 1.0, 0.0]
     """
+
+    metadata = Metadata(score="1 where the predicted class is not allowed")
 
     def __init__(self, allowed: Sequence[int]) -> None:
         if not len(allowed):

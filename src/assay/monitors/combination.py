@@ -3,12 +3,16 @@
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.joint_fit import fit_together
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
@@ -53,13 +57,17 @@ class _Combination(Monitor):
         self.held_out = held_out
         self.prefit = prefit
         self.seed = seed
-        self.needs_inputs = any(member.needs_inputs for member in members)
 
     reference_: list[Tensor]
 
     @property
     def layers(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(layer for member in self.members for layer in member.layers))
+
+    @property
+    def needs(self) -> Needs:
+        together = reduce(or_, (member.needs for member in self.members))
+        return replace(together, inputs_in_fit=together.inputs)  # fitting scores the reference rows
 
     @property
     def obstacle(self) -> str:
@@ -130,12 +138,28 @@ class AnyOf(_Combination):
     the score fall below 0: no evidence, and still in order.
     """
 
+    metadata = Metadata(
+        score="-ln(smallest p-value × number of members)",
+        cost="N * len(members)",
+        state="8 * M * len(members)",
+        paper="Vovk et al.",
+        year=2005,
+    )
+
     def _combined(self, p_values: Tensor) -> Tensor:
         return -(p_values.amin(dim=0) * len(p_values)).log()
 
 
 class AllOf(_Combination):
     """p = max_m p_m: suspicious only where every member objects. A p-value under any dependence."""
+
+    metadata = Metadata(
+        score="-ln(largest p-value)",
+        cost="N * len(members)",
+        state="8 * M * len(members)",
+        paper="Vovk et al.",
+        year=2005,
+    )
 
     def _combined(self, p_values: Tensor) -> Tensor:
         return -p_values.amax(dim=0).log()
@@ -148,6 +172,14 @@ class Standardised(_Combination):
     independent; dependent members make it too small, so let Guard calibrate the threshold. combine="mean":
     p = 2 mean_m p_m, a p-value under any dependence (Vovk and Wang 2020). One member: p = p_1 in both.
     """
+
+    metadata = Metadata(
+        score="-ln(p), p of all members' p-values together",
+        cost="N * len(members)",
+        state="8 * M * len(members)",
+        paper="Fisher",
+        year=1932,
+    )
 
     def __init__(
         self,

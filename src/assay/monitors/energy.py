@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.exponentials import log_sum_exp
 from assay.trace import Trace
@@ -16,6 +17,8 @@ class Energy(Monitor):
     >>> Energy().fit(trace).score(trace).tolist()
     [-0.6931471805599453, -5000.0]
     """
+
+    metadata = Metadata(score="-T log Σ exp(f / T)", paper="Liu et al.", year=2020)
 
     def __init__(self, *, temperature: float = 1.0) -> None:
         if not temperature > 0:

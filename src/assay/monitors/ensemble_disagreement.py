@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.uncertainty import MEASURES, check_measure
 from assay.network import Network
@@ -21,7 +22,13 @@ class EnsembleDisagreement(Monitor):
     forward pass per network. A file needs them all back: assay.load(path, network=[...]), in this order.
     """
 
-    needs_inputs = True
+    metadata = Metadata(
+        score="mutual information of the networks' predictions",
+        needs=Needs(inputs=True, forward="len(networks)"),
+        cost="N * C * len(networks)",
+        paper="Lakshminarayanan, Pritzel and Blundell",
+        year=2017,
+    )
 
     def __init__(self, networks: Sequence[Network], *, measure: str = "mutual_information") -> None:
         if len(networks) < 2:
@@ -29,10 +36,6 @@ class EnsembleDisagreement(Monitor):
         check_measure(measure)
         self.networks = list(networks)
         self.measure = measure
-
-    @property
-    def obstacle(self) -> str:
-        return "it runs other networks beside the guarded one"
 
     def _score(self, trace: Trace) -> Tensor:
         observed = [

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import UNSEEN, no_class, teaching, unseen_remedy
 from assay.monitors.parts.row_blocks import in_blocks, row_blocks
@@ -33,6 +34,16 @@ class GaussianInterval(Monitor):
     hundredth of its spread over all classes; a class with one row, the whole of it. A class without rows
     gets the largest score, 1 or for "excess" UNSEEN, and `remedy_` names it.
     """
+
+    metadata = Metadata(
+        score="share of neurons outside mean ± k deviations of the predicted class",
+        needs=Needs(labels=Labels.OPTIONAL),
+        fit="N * d",
+        cost="N * d",
+        state="16 * C * d",
+        paper="Hashemi et al.",
+        year=2021,
+    )
 
     def __init__(self, *, layer: str = "penultimate", k: float = 2.0, measure: str = "share") -> None:
         if not k > 0:

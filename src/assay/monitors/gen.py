@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.exponentials import Exponentials
 from assay.trace import Trace
@@ -20,6 +21,10 @@ class GEN(Monitor):
     >>> GEN(gamma=0.5).fit(trace).score(trace).tolist()
     [1.0]
     """
+
+    metadata = Metadata(
+        score="Σ p^γ (1 - p)^γ over the `top` largest p", paper="Liu, Lochman and Zach", year=2023
+    )
 
     def __init__(self, *, gamma: float = 0.1, top: int = 100) -> None:
         if not gamma > 0 or top < 1:

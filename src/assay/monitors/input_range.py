@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.trace import Trace
 
@@ -19,7 +20,9 @@ class InputRange(Monitor):
     [0.0, 0.25]
     """
 
-    needs_inputs = True
+    metadata = Metadata(
+        score="how far the worst input value lies outside", needs=Needs(inputs=True), cost="N * v"
+    )
 
     def __init__(self, *, low: float | Tensor, high: float | Tensor) -> None:
         if not bool((torch.as_tensor(low) <= torch.as_tensor(high)).all()):

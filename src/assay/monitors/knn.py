@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from assay.monitors.metadata import Metadata
 from assay.monitors.parts.nearest import nearest_rows
 from assay.monitors.parts.neighbour_bank import _NeighbourBank, normalised
 from assay.trace import Trace
@@ -17,6 +18,15 @@ class KNN(_NeighbourBank):
     sample of `limit` rows (the paper's alpha). The neighbour is found in single precision and its distance
     computed in double. Memory beyond the rows kept is bounded.
     """
+
+    metadata = Metadata(
+        score="distance of z / ‖z‖ to its k-th nearest training row",
+        fit="N * d",
+        cost="N * M * d",
+        state="4 * M * d",
+        paper="Sun et al.",
+        year=2022,
+    )
 
     def __init__(
         self, *, layer: str = "penultimate", k: int = 50, limit: int | None = None, seed: int = 0

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.covariance import checked_estimator, class_axes, precision, whitening
-from assay.monitors.parts.input_step import GRADIENTS, perturbed_scores
+from assay.monitors.parts.input_step import INPUT_STEP, perturbed_scores
 from assay.monitors.parts.moments import ClassMoments
 from assay.network import Network
 from assay.trace import Trace
@@ -33,6 +34,16 @@ class Mahalanobis(Monitor):
     meanwhile. Scoring is one matrix product of N x d x d for the tied covariance, C of them per class.
     A singular covariance is shrunk, and `remedy_` says so.
     """
+
+    metadata = Metadata(
+        score="min over classes c of (z - μ_c)' Σ⁻¹ (z - μ_c)",
+        needs=Needs(labels=Labels.OPTIONAL),
+        fit="N * d**2",
+        cost="N * d**2",
+        state="4 * d**2",
+        paper="Lee et al.",
+        year=2018,
+    )
 
     origin_: Tensor
     axes_: Tensor
@@ -60,11 +71,10 @@ class Mahalanobis(Monitor):
         self.estimator = checked_estimator(estimator)
         self.network = network
         self.magnitude = magnitude
-        self.needs_inputs = magnitude > 0
 
     @property
-    def obstacle(self) -> str:
-        return GRADIENTS if self.magnitude > 0 else ""
+    def needs(self) -> Needs:
+        return self.metadata.needs | INPUT_STEP if self.magnitude > 0 else self.metadata.needs
 
     def distances(self, trace: Trace) -> Tensor:
         """(N, classes): D_M^2 of every row to every class; infinite for a class that fitting never saw."""

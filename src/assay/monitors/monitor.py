@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError, NotFittedError
+from assay.monitors.metadata import Metadata, Needs
 from assay.network.graph import under_tracer
 from assay.storage import fingerprint_of, storable
 from assay.trace import Trace
@@ -30,8 +31,8 @@ class Monitor(ABC):
     version: ClassVar[int] = 1
     """Of the fitted state in files; raise it when old files can no longer be read."""
 
-    needs_inputs: bool = False
-    """Whether `score` reads `trace.inputs`."""
+    metadata: ClassVar[Metadata] = Metadata()
+    """What the class needs with its default arguments, what it costs, and its paper."""
 
     classes_: int
     dimensions_: dict[str, int]
@@ -70,10 +71,15 @@ class Monitor(ABC):
         return () if layer is None else (layer,)
 
     @property
+    def needs(self) -> Needs:
+        """What this monitor needs; overridden where that depends on the arguments."""
+        return self.metadata.needs
+
+    @property
     def obstacle(self) -> str:
         """Why its score is no function of logits, features and inputs alone, as an exported graph needs;
         empty where it is."""
-        return ""
+        return self.needs.obstacle
 
     @property
     def fingerprint(self) -> str:

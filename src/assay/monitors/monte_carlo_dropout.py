@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.uncertainty import MEASURES, check_measure
 from assay.network import Network
@@ -19,7 +20,13 @@ class MonteCarloDropout(Monitor):
     passes. Nothing is learned in fit.
     """
 
-    needs_inputs = True
+    metadata = Metadata(
+        score="entropy of the mean probabilities under dropout",
+        needs=Needs(inputs=True, forward="passes"),
+        cost="N * C * passes",
+        paper="Gal and Ghahramani",
+        year=2016,
+    )
 
     def __init__(
         self, network: Network, *, passes: int = 20, measure: str = "entropy", seed: int = 0
@@ -31,10 +38,6 @@ class MonteCarloDropout(Monitor):
         self.passes = passes
         self.measure = measure
         self.seed = seed
-
-    @property
-    def obstacle(self) -> str:
-        return "it runs the network again under random dropout masks"
 
     def _score(self, trace: Trace) -> Tensor:
         logits = self.network.dropout_logits(trace.known_inputs, self.passes, self.seed)

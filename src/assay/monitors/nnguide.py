@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from assay.monitors.metadata import Metadata
 from assay.monitors.parts.exponentials import log_sum_exp
 from assay.monitors.parts.nearest import largest_products
 from assay.monitors.parts.neighbour_bank import _NeighbourBank, normalised
@@ -14,6 +15,15 @@ class NNGuide(_NeighbourBank):
     x_i are the training rows, or a uniform sample of `limit` of them (1 % for ImageNet in the paper, all for
     CIFAR). Exact search, as in KNN; memory beyond the rows kept is bounded.
     """
+
+    metadata = Metadata(
+        score="-energy × mean of the k largest energy-weighted cosines",
+        fit="N * d",
+        cost="N * M * d",
+        state="4 * M * d",
+        paper="Park et al.",
+        year=2023,
+    )
 
     def __init__(
         self, *, layer: str = "penultimate", k: int = 10, limit: int | None = None, seed: int = 0

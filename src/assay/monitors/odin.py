@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.exponentials import doubt
-from assay.monitors.parts.input_step import GRADIENTS, perturbed_scores
+from assay.monitors.parts.input_step import INPUT_STEP, perturbed_scores
 from assay.network import Network
 from assay.trace import Trace
 
@@ -19,6 +20,13 @@ class ODIN(Monitor):
     and a backward pass. With magnitude 0 it reads the logits alone.
     """
 
+    metadata = Metadata(
+        score="1 - max softmax(f(x~) / T), x~ one step up the top probability",
+        needs=INPUT_STEP,
+        paper="Liang et al.",
+        year=2018,
+    )
+
     def __init__(self, network: Network, *, temperature: float = 1000.0, magnitude: float = 0.0014) -> None:
         if not temperature > 0 or magnitude < 0:
             raise InputError(
@@ -28,11 +36,10 @@ class ODIN(Monitor):
         self.network = network
         self.temperature = temperature
         self.magnitude = magnitude
-        self.needs_inputs = magnitude > 0
 
     @property
-    def obstacle(self) -> str:
-        return GRADIENTS if self.magnitude > 0 else ""
+    def needs(self) -> Needs:
+        return self.metadata.needs if self.magnitude > 0 else Needs()
 
     def _score(self, trace: Trace) -> Tensor:
         if self.magnitude == 0:

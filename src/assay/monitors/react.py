@@ -8,6 +8,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.monitors.energy import Energy
+from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.head import HeadFit
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
@@ -26,6 +27,15 @@ class ReAct(Monitor):
     fitting is done.
     """
 
+    metadata = Metadata(
+        score="another monitor's, on the logits of clipped features",
+        fit="N * (d + C)**2",
+        cost="N * d * C",
+        state="4 * d * C",
+        paper="Sun, Guo and Li",
+        year=2021,
+    )
+
     weight_: Tensor
     bias_: Tensor
     ceiling_: float
@@ -43,7 +53,7 @@ class ReAct(Monitor):
         if not 0 < percentile <= 100:
             raise InputError(f"expected a percentile above 0 and up to 100, got {percentile}")
         self.monitor = Energy() if monitor is None else monitor
-        if self.monitor.layers or self.monitor.needs_inputs:
+        if self.monitor.layers or self.monitor.needs.inputs:
             raise InputError(
                 f"expected a monitor that reads logits alone, got {self.monitor!r}; wrap Energy, MaxSoftmax "
                 "or another output monitor"

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.alocc import OPTIMIZERS, Training, Weights, realness, reconstructed, trained
-from assay.monitors.parts.class_rows import UNSEEN, unseen_remedy
+from assay.monitors.parts.class_rows import UNSEEN, fitting_classes, unseen_remedy
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
-from assay.monitors.parts.row_blocks import fitting_classes, row_blocks
+from assay.monitors.parts.row_blocks import row_blocks
 from assay.trace import Trace
 
 ALL = -1
@@ -41,7 +42,15 @@ class Reconstruction(Monitor):
     scoring costs a pass through R. With per_class, a class never seen scores UNSEEN, the largest.
     """
 
-    needs_inputs = True
+    metadata = Metadata(
+        score="mean squared error of redrawing the input (ALOCC)",
+        needs=Needs(labels=Labels.OPTIONAL, inputs=True, inputs_in_fit=True),
+        fit="epochs * M * P",
+        cost="N * P",
+        state="4 * W",
+        paper="Sabokrou et al.",
+        year=2018,
+    )
 
     def __init__(
         self,

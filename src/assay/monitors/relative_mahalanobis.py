@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from assay.monitors.mahalanobis import tied_whitening
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.covariance import checked_estimator, class_axes, precision
 from assay.monitors.parts.moments import ClassMoments
@@ -22,6 +23,16 @@ class RelativeMahalanobis(Monitor):
     With a shrinkage estimator (Ren et al. use none) the common covariance is the shrunk tied one plus that
     of the class means. Rows are fitted under their label where the Trace has labels, else their prediction.
     """
+
+    metadata = Metadata(
+        score="Mahalanobis minus the distance to one Gaussian of all classes",
+        needs=Needs(labels=Labels.OPTIONAL),
+        fit="N * d**2",
+        cost="N * d * C",
+        state="4 * d * (C + 1) + 16 * C**2",
+        paper="Ren et al.",
+        year=2021,
+    )
 
     origin_: Tensor
     axes_: Tensor

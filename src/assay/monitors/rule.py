@@ -1,16 +1,18 @@
 """Rule: doubt what breaks an assertion of the user's (model assertions, Kang et al. 2020)."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.parts.unsaved import _Unsaved, one_score_per_row
+from assay.monitors.metadata import Metadata, Needs
+from assay.monitors.parts.user_code import _UserCode, one_score_per_row
 from assay.trace import Trace
 
 
-class Rule(_Unsaved):
+class Rule(_UserCode):
     """s(x) = predicate(trace), one truth value (True: violated, scores 1) or number per row.
 
     Model assertions (Kang et al. 2020), the rule-based monitors of the safety-monitor benchmark. The
@@ -25,6 +27,14 @@ class Rule(_Unsaved):
     >>> unsure.fit(trace).score(trace).tolist()
     [0.0, 1.0]
     """
+
+    metadata = Metadata(
+        score="what a function of the Trace says",
+        needs=Needs(inputs=True, inputs_in_fit=True, user_code=True),
+        cost="",
+        paper="Kang et al.",
+        year=2020,
+    )
 
     code = "predicate"
     instead = "a predicate is code: build it again after loading, or use InputRange or AllowedClasses"
@@ -45,6 +55,10 @@ class Rule(_Unsaved):
         self.name = name
         self._layers = (layers,) if isinstance(layers, str) else tuple(layers)
         self.needs_inputs = needs_inputs
+
+    @property
+    def needs(self) -> Needs:
+        return replace(self.metadata.needs, inputs=self.needs_inputs, inputs_in_fit=self.needs_inputs)
 
     @property
     def layers(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import UNSEEN, some_class, teaching
 from assay.monitors.parts.row_blocks import in_blocks
@@ -18,6 +19,16 @@ class SHE(Monitor):
     Without labels every prediction counts as right. What is predicted as a class without such rows gets the
     largest score there is, and `remedy_` names the class. Keeps C d numbers.
     """
+
+    metadata = Metadata(
+        score="-z' (mean feature of the predicted class)",
+        needs=Needs(labels=Labels.OPTIONAL),
+        fit="N * d",
+        cost="N * d",
+        state="4 * d * C",
+        paper="Zhang et al.",
+        year=2023,
+    )
 
     patterns_: Tensor
     seen_: Tensor

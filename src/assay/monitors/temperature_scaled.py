@@ -9,9 +9,10 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.monitors.max_softmax import MaxSoftmax
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.class_rows import fitting_classes
 from assay.monitors.parts.reservoir import checked_limit
-from assay.monitors.parts.row_blocks import fitting_classes
 from assay.monitors.parts.row_sample import TraceSample
 from assay.trace import Trace
 
@@ -28,6 +29,15 @@ class TemperatureScaled(Monitor):
     Monitors that run the network themselves (ODIN, dropout, ensembles) do not see the scaled logits.
     """
 
+    metadata = Metadata(
+        score="another monitor's, on calibrated logits",
+        needs=Needs(labels=Labels.REQUIRED),
+        fit="M * C",
+        state="8",
+        paper="Guo et al.",
+        year=2017,
+    )
+
     def __init__(self, monitor: Monitor | None = None, *, limit: int | None = 20_000, seed: int = 0) -> None:
         monitor = MaxSoftmax() if monitor is None else monitor
         if not isinstance(monitor, Monitor):
@@ -35,13 +45,16 @@ class TemperatureScaled(Monitor):
         self.monitor = monitor
         self.limit = checked_limit(limit)
         self.seed = seed
-        self.needs_inputs = monitor.needs_inputs
 
     temperature_: float
 
     @property
     def layers(self) -> tuple[str, ...]:
         return self.monitor.layers
+
+    @property
+    def needs(self) -> Needs:
+        return self.metadata.needs | self.monitor.needs
 
     @property
     def obstacle(self) -> str:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.exponentials import log_sum_exp
 from assay.monitors.parts.head import HeadFit
@@ -32,6 +33,15 @@ class ViM(Monitor):
     `dimensions` defaults to the paper's rule: 1000 for d >= 1500 and 512 for d >= 768; below that d // 2.
     Fitting is one product of N x d x d; scoring one of N x d x (d - dimensions).
     """
+
+    metadata = Metadata(
+        score="α ‖residual of z‖ - log Σ exp f",
+        fit="N * (d + C)**2",
+        cost="N * d**2 / 2",
+        state="2 * d**2",
+        paper="Wang et al.",
+        year=2022,
+    )
 
     origin_: Tensor
     residual_: Tensor

@@ -82,7 +82,7 @@ def test_dropout_goes_through_a_file_with_its_network(inputs, tmp_path):
 def test_dropout_needs_inputs_dropout_layers_and_a_fit(inputs):
     network = small_network(0)
     trace = network.observe(inputs, keep_inputs=True)
-    assert MonteCarloDropout.needs_inputs
+    assert MonteCarloDropout.metadata.needs.inputs
     with pytest.raises(NotFittedError):
         MonteCarloDropout(network).score(trace)
     with pytest.raises(InputError, match="keep_inputs=True"):

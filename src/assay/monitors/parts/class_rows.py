@@ -1,4 +1,4 @@
-"""Which rows teach a class what is normal, and what a class that no row taught gets."""
+"""Which class a row is fitted under, which rows teach, and what a class that no row taught gets."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,6 +11,19 @@ from assay.trace import Trace
 
 UNSEEN = float(torch.finfo(torch.float32).max)
 """The score of a prediction whose class never occurred in fit: the largest there is, and finite."""
+
+
+def fitting_classes(trace: Trace) -> Tensor:
+    """The class each row is fitted under: its label where the Trace has labels, else its prediction."""
+    if trace.labels is None:
+        return trace.predictions
+    classes = trace.logits.shape[1]
+    if len(trace) and not 0 <= int(trace.labels.min()) <= int(trace.labels.max()) < classes:
+        raise InputError(
+            f"expected labels from 0 to {classes - 1}, one per output of the network, got "
+            f"{int(trace.labels.min())} to {int(trace.labels.max())}; fit on rows of known classes only"
+        )
+    return trace.labels
 
 
 def teaching(trace: Trace) -> Tensor:

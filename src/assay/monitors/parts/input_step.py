@@ -5,11 +5,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from assay.monitors.metadata import Needs
 from assay.network import Network, length, perturbable, replaced, rows
 from assay.trace import Inputs, Trace
 
-GRADIENTS = "it moves the inputs along the network's gradient, which a graph for inference does not have"
-"""The obstacle to export of monitors that perturb inputs."""
+INPUT_STEP = Needs(inputs=True, forward="2", backward="1")
+"""What monitors need that move inputs before they score them."""
 
 Measure = Callable[[Trace], Tensor]
 """One number per row of a Trace."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from assay.monitors.parts.row_blocks import fitting_classes, in_blocks
+from assay.monitors.parts.class_rows import fitting_classes
+from assay.monitors.parts.row_blocks import in_blocks
 from assay.trace import Trace
 
 _PANEL = 128

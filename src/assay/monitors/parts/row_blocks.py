@@ -1,29 +1,14 @@
-"""A stream of Traces as blocks of rows whose length does not depend on how the stream was cut."""
+"""A stream of rows as blocks whose length does not depend on how the stream was cut."""
 
 from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
 
-from assay.errors import InputError
 from assay.network.graph import under_tracer
-from assay.trace import Trace
 
 ROWS = 1024
 """Rows per block: enough for a fast matrix product, few enough to stay in cache in double precision."""
-
-
-def fitting_classes(trace: Trace) -> Tensor:
-    """The class each row is fitted under: its label where the Trace has labels, else its prediction."""
-    if trace.labels is None:
-        return trace.predictions
-    classes = trace.logits.shape[1]
-    if len(trace) and not 0 <= int(trace.labels.min()) <= int(trace.labels.max()) < classes:
-        raise InputError(
-            f"expected labels from 0 to {classes - 1}, one per output of the network, got "
-            f"{int(trace.labels.min())} to {int(trace.labels.max())}; fit on rows of known classes only"
-        )
-    return trace.labels
 
 
 def row_blocks(rows: Tensor, size: int) -> tuple[Tensor, ...]:

@@ -1,4 +1,4 @@
-"""Monitors that hold code of the user's: everything a monitor owes except files."""
+"""The parent of monitors that call code of the user: everything a monitor owes except files."""
 
 import inspect
 from typing import Any, NoReturn
@@ -11,8 +11,8 @@ from assay.monitors.monitor import Monitor
 from assay.trace import Trace
 
 
-class _Unsaved(Monitor):
-    """A monitor whose parameters no file can keep; saving says so and what to do instead."""
+class _UserCode(Monitor):
+    """Saving is an error that says why, and what to do instead."""
 
     instead: str
     """The end of the sentence that saving answers with."""
@@ -27,12 +27,8 @@ class _Unsaved(Monitor):
     def nbytes(self) -> int:
         return 0
 
-    @property
-    def obstacle(self) -> str:
-        return "it calls code of its user, which no file can hold"
-
     def state(self) -> NoReturn:
-        raise StorageError(f"expected a monitor that a file can hold, got {self!r}; {self.instead}")
+        raise StorageError(f"expected a monitor that a file can keep, got {self!r}; {self.instead}")
 
     def stated(self) -> dict[str, Any]:
         """What it is known by: its name, which the user gives since code has no hash, and its settings."""
