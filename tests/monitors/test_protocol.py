@@ -13,6 +13,7 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import assay
 from assay import Network, Trace, monitors
@@ -395,3 +396,16 @@ def test_the_state_takes_the_bytes_the_metadata_say(cls, wide):
     symbols = {"C": 5, "d": FEATURES, "M": kept, "W": trained}
     stated = evaluated(cls.metadata.state or "0", monitor, **symbols)
     assert math.isclose(monitor.nbytes - beside, stated, rel_tol=0.1, abs_tol=64)
+
+
+@pytest.mark.parametrize("cls", public_monitors())
+def test_matrix_products_cost_no_more_than_the_metadata_say(cls, wide):
+    monitor, metadata = build_by_name(cls), cls.metadata
+    if metadata.needs.forward or "P" in metadata.cost or hasattr(monitor, "members"):
+        pytest.skip("the cost of a network or of other monitors comes on top")
+    for run, expression in ((monitor.fit, metadata.fit), (monitor.score, metadata.cost)):
+        with FlopCounterMode(display=False) as counter:
+            run(wide)
+        symbols = {"N": FITTED, "M": FITTED, "C": 5, "d": FEATURES, "v": wide.inputs[0].numel()}
+        # A multiplication and an addition each, and lower terms.
+        assert counter.get_total_flops() <= 3 * evaluated(expression or "0", monitor, **symbols)

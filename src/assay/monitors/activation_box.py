@@ -55,9 +55,9 @@ class ActivationBox(Monitor):
     metadata = Metadata(
         score="widths outside the nearest box of the predicted class",
         needs=Needs(labels=Labels.OPTIONAL),
-        fit="N * clusters * d",
-        cost="N * clusters * d",
-        state="12 * C * clusters * d",
+        fit="N * d * clusters",
+        cost="N * d * clusters",
+        state="12 * C * d * clusters",
         paper="Henzinger, Lukina and Schilling",
         year=2020,
     )

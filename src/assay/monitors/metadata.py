@@ -1,6 +1,6 @@
 """What a monitor needs, what it costs and where it comes from, stated once per class.
 
-`tests/monitors/test_metadata.py` fails where a statement is wrong, and `docs/monitor_tables.py` writes the
+`tests/monitors/test_protocol.py` fails where a statement is wrong, and `docs/monitor_tables.py` writes the
 tables of docs/monitors.md from them.
 """
 
