@@ -44,12 +44,13 @@ class ActivationBox(Monitor):
 
     clusters: per class, or "elbow". neurons: those to watch, None for all. projection: None for boxes over
     all watched neurons; "simple" for two given neurons, "pca" or "isomap" for two dimensions, fitted once on
-    all classes together (the benchmark does not say whether per class). Isomap keeps `landmarks` points.
+    all classes together (the benchmark does not say whether it fits per class). Isomap keeps `landmarks`
+    points.
 
-    Rows teach their predicted class; misclassified ones, where labels tell, teach none. Boxes come from at
-    most `limit` rows per class. A class without rows gets the score UNSEEN, the largest, and `remedy_` names
-    it. A box that is flat in a neuron (one sample, constant feature) is measured in hundredths of that
-    neuron's range over all classes. Scoring costs O(clusters * d) per input; Isomap adds O(landmarks * d).
+    Rows teach their predicted class; where labels are known, misclassified rows teach none. Boxes come from
+    at most `limit` rows per class. A class without rows gets the score UNSEEN, the largest, and `remedy_`
+    names it. A box that is flat in a neuron (one row, constant feature) is measured in hundredths of that
+    neuron's range over all classes. Isomap adds O(landmarks * d) to the cost of a score.
     """
 
     metadata = Metadata(

@@ -43,7 +43,7 @@ class Adapter(_UserCode):
         if not callable(getattr(detector, "predict_features", None)):
             raise InputError(
                 f"expected a detector with predict_features(z), got {type(detector).__name__}; "
-                "wrap it in an object that has it"
+                "wrap it in an object that has this method"
             )
         if reads not in READS:
             raise InputError(f"expected reads to be one of {list(READS)}, got {reads!r}")

@@ -27,12 +27,12 @@ class _Combination(Monitor):
     """s(x) = -ln p(x), p a p-value made of the members' conformal p-values.
 
     Member m gives p_m = (1 + #{reference scores >= s_m(x)}) / (n + 1), which for an in-distribution input is
-    at most a with probability at most a (Vovk et al. 2005). The reference are rows no member was fitted on:
+    at most a with probability at most a (Vovk et al. 2005). Reference rows are rows no member was fitted on:
     a random share `held_out` of the data given to `fit`, at most `limit` of them. Members are fitted in
-    place, in one pass over a stream. With prefit=True members come fitted and all data is reference.
+    place, in one pass over a stream. With prefit=True they are already fitted and all rows are reference.
 
-    No p-value is below 1 / (n + 1), so beyond the reference scores tie: take more reference where the order
-    of extremes matters. A member's score that is not a number makes the combination's so, which is an alarm.
+    No p-value is below 1 / (n + 1), so scores beyond the reference tie: raise `limit` where the order of
+    extremes matters. A member's score that is not a number makes the combination's so, which is an alarm.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class _Combination(Monitor):
                 f"expected a list of at least one monitor, got {members!r}; pass for example [Energy()]"
             )
         if len({id(member) for member in members}) < len(members):
-            raise InputError("expected members that are objects of their own, got one twice; build it twice")
+            raise InputError("expected distinct members, got the same object twice; build it twice")
         if not 0 < held_out < 1:
             raise InputError(f"expected held_out between 0 and 1, got {held_out}")
         self.members = list(members)
@@ -87,7 +87,7 @@ class _Combination(Monitor):
         for member, found in zip(self.members, scores, strict=True):
             if not torch.isfinite(found).all():
                 raise InputError(
-                    f"expected finite scores of {member!r} in distribution, got others; leave it out"
+                    f"expected finite scores of {member!r} on normal rows, got NaN or infinity; leave it out"
                 )
         self.reference_ = [found.sort().values for found in scores]
         self.remedy_ = "; ".join(member.remedy_ for member in self.members if member.remedy_)
@@ -134,7 +134,7 @@ class _Combination(Monitor):
 class AnyOf(_Combination):
     """p = M min_m p_m over M members: suspicious where at least one objects.
 
-    The factor M (Bonferroni) keeps p a p-value whatever the dependence between members. p may exceed 1,
+    The factor M (Bonferroni) keeps p a p-value however members depend on each other. p may exceed 1 and
     the score fall below 0: no evidence, and still in order.
     """
 

@@ -1,4 +1,4 @@
-"""Energy: doubt the input to which the network assigns little free energy (Liu et al. 2020)."""
+"""Energy: doubt the input of high free energy (Liu et al. 2020)."""
 
 from torch import Tensor
 

@@ -18,8 +18,8 @@ class EnsembleDisagreement(Monitor):
 
     Deep ensembles (Lakshminarayanan, Pritzel, Blundell 2017); this measure is their disagreement
     sum_m KL(p_m || mean p) divided by the number of networks. "entropy" and "variation_ratio" are the
-    others. Put the watched network among `networks` if it shall have a say. Reads `trace.inputs`; costs a
-    forward pass per network. A file needs them all back: assay.load(path, network=[...]), in this order.
+    others. Put the watched network among `networks` to count its own prediction. A file does not contain
+    the networks: pass them all to assay.load(path, network=[...]), in this order.
     """
 
     metadata = Metadata(
@@ -44,5 +44,7 @@ class EnsembleDisagreement(Monitor):
         ]
         counts = [probabilities.shape[1] for probabilities in observed]
         if len(set(counts)) > 1:
-            raise InputError(f"expected networks with the same classes, got {counts}; leave out the others")
+            raise InputError(
+                f"expected networks with the same number of classes, got {counts}; leave out the others"
+            )
         return MEASURES[self.measure](torch.stack(observed))

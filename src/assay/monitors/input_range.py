@@ -1,4 +1,4 @@
-"""InputRange: a declared rule that a file can hold: no input value outside what the sensor can give."""
+"""InputRange: a rule that can be saved: no input value lies outside what the sensor can give."""
 
 import torch
 from torch import Tensor
@@ -12,8 +12,8 @@ from assay.trace import Trace
 class InputRange(Monitor):
     """s(x) = max_i (low_i - x_i, x_i - high_i, 0): how far the worst value of the input lies outside.
 
-    low, high: numbers, or tensors of an input's shape for bounds of their own per value. The rule itself is
-    the threshold 0. Reads `trace.inputs`; nothing is learned in fit.
+    low, high: numbers, or tensors of an input's shape for bounds per value. The rule itself is the
+    threshold 0.
 
     >>> trace = Trace(torch.zeros(2, 2), inputs=torch.tensor([[0.5, 1.0], [0.5, -0.25]]))
     >>> InputRange(low=0.0, high=1.0).fit(trace).score(trace).tolist()

@@ -17,7 +17,7 @@ class KLMatching(Monitor):
     """s(x) = min_c KL(p(x) || d_c), with d_c the mean probabilities of class c.
 
     Rows are fitted under their label where the Trace has labels, else under their prediction. Classes
-    without rows have no template and are left out. Keeps C^2 numbers.
+    without rows have no template and are left out.
     """
 
     metadata = Metadata(

@@ -1,6 +1,6 @@
-"""The whole contract of a monitor. A monitor eats Traces and gives scores; deciding belongs to Guard.
+"""The whole contract of a monitor. A monitor takes Traces and gives scores; a Guard decides.
 
-A new monitor is one file with one class that says `_fit` and `_score`; everything every monitor owes
+A new monitor is one file with one class that implements `_fit` and `_score`; everything every monitor owes
 (checks, streaming, storage) is here.
 """
 
@@ -29,7 +29,7 @@ class Monitor(ABC):
     """
 
     version: ClassVar[int] = 1
-    """Of the fitted state in files; raise it when old files can no longer be read."""
+    """Version of the fitted state in files; raise it when old files can no longer be read."""
 
     metadata: ClassVar[Metadata] = Metadata()
     """What the class needs with its default arguments, what it costs, and its paper."""
@@ -106,7 +106,7 @@ class Monitor(ABC):
 
     def _traced_score(self, trace: Trace) -> Tensor:
         """`_score` in tensor operations that hold for any number of rows: no branch on values, no loop over
-        blocks. To be said where `_score` is not that already; it may cost more."""
+        blocks. Implement it where `_score` is not that already; it may cost more."""
         return self._score(trace)
 
     def state(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class Monitor(ABC):
     def _check_fitted(self) -> None:
         if not hasattr(self, "classes_"):
             raise NotFittedError(
-                f"expected a fitted {type(self).__name__}, got one that was not; call fit(trace) first"
+                f"expected a fitted {type(self).__name__}, got an unfitted one; call fit(trace) first"
             )
 
     def _check_sizes(self, trace: Trace) -> None:

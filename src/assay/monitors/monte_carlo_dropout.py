@@ -16,8 +16,7 @@ class MonteCarloDropout(Monitor):
 
     Dropout as a Bayesian approximation (Gal and Ghahramani 2016). measure: "entropy" as above,
     "mutual_information" or "variation_ratio". The T masks come from the seed and are the same for every
-    input, so that an input's score does not depend on its batch. Reads `trace.inputs`; costs T forward
-    passes. Nothing is learned in fit.
+    input, so that an input's score does not depend on its batch.
     """
 
     metadata = Metadata(

@@ -16,8 +16,7 @@ class ODIN(Monitor):
     """s(x) = 1 - max_k S_k(x~; T), with S(x; T) = softmax(f(x) / T) and Eq. 2 of Liang et al.
 
     x~ = x - magnitude sign(-grad_x log max_k S_k(x; T)). Nothing is clipped to an input range, as in the
-    paper; the magnitude is in units of the network's inputs. Reads `trace.inputs`; costs two forward passes
-    and a backward pass. With magnitude 0 it reads the logits alone.
+    paper; the magnitude is in units of the network's inputs. With magnitude 0 it reads the logits alone.
     """
 
     metadata = Metadata(

@@ -66,7 +66,7 @@ class ReAct(Monitor):
     def _fit(self, traces: Iterator[Trace]) -> None:
         kept = Reservoir(self.limit, self.seed)
         fit = HeadFit(self.layer, self.dimensions_[self.layer], self.classes_)
-        for features, logits in in_blocks(self._passing(traces, kept)):
+        for features, logits in in_blocks(self._sampling(traces, kept)):
             fit.add(features, logits)
         head, rows = fit.head(), kept.rows()
         self.ceiling_ = float(np.percentile(rows.numpy(), self.percentile))
@@ -79,7 +79,7 @@ class ReAct(Monitor):
         self.monitor_ = type(self.monitor).from_state({**self.monitor.state(), "fitted": {}})
         self.monitor_.fit(self._rectified(rows))
 
-    def _passing(self, traces: Iterator[Trace], kept: Reservoir) -> Iterator[tuple[Tensor, Tensor]]:
+    def _sampling(self, traces: Iterator[Trace], kept: Reservoir) -> Iterator[tuple[Tensor, Tensor]]:
         for trace in traces:
             kept.add(trace.layer(self.layer))
             yield trace.layer(self.layer), trace.logits

@@ -1,4 +1,4 @@
-"""Reconstruction: doubt inputs that a network trained on normal ones cannot redraw (Sabokrou et al. 2018)."""
+"""Reconstruction: doubt inputs that a network of normal ones cannot reconstruct (Sabokrou et al. 2018)."""
 
 from collections.abc import Iterator
 
@@ -28,22 +28,22 @@ class Reconstruction(Monitor):
 
     Adversarially learned one-class classifier, ALOCC (Sabokrou, Khalooei, Fathy, Adeli 2018), as the
     safety-monitor benchmark uses it: by the reconstruction error. measure="discriminator" is the original's
-    own score, here -log D(R(x)). per_class=True trains a pair for every class and asks that of the predicted
-    one. Fit goes by labels where they are known, else by predictions.
+    own score, here -log D(R(x)). per_class=True trains a pair for every class and uses that of the predicted
+    one. Fit uses labels where they are known, else predictions.
 
     The benchmark's threshold, the average training error per class, is `paper_thresholds_` (classes,): give
-    it to Guard as the threshold. An average is no quantile (Table II there: 0.50 to 0.63 of good inputs above
-    it); Guard.calibrate holds a false-alarm rate instead.
+    it to Guard as the threshold. An average is not a quantile (Table II there: 0.50 to 0.63 of good inputs
+    above it); Guard.calibrate keeps a false-alarm rate instead.
 
     Inputs (N, C, H, W) or (N, H, W) of any size from 4 x 4 go through convolutions, all others as vectors.
     They are standardised per channel or column, so errors are in variances of the training data; a constant
     column keeps its unit. Networks are smaller than the original's. Each trains on at most `limit` rows for
-    `epochs` passes, from the seed alone. Reads `trace.inputs` in fit and score;
-    scoring costs a pass through R. With per_class, a class never seen scores UNSEEN, the largest.
+    `epochs` passes, from the seed alone. With per_class, a class never seen scores UNSEEN,
+    the largest.
     """
 
     metadata = Metadata(
-        score="mean squared error of redrawing the input (ALOCC)",
+        score="mean squared error of reconstructing the input (ALOCC)",
         needs=Needs(labels=Labels.OPTIONAL, inputs=True, inputs_in_fit=True),
         fit="epochs * M * P",
         cost="N * P",

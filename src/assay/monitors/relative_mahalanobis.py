@@ -19,7 +19,7 @@ class RelativeMahalanobis(Monitor):
     The covariance about the common mean is the tied one plus that of the class means. In the coordinates
     where the tied covariance is the identity the two therefore differ only in the span of the class means,
     and all other coordinates cancel from the difference. So the score needs one product of N x d x C, not
-    two of N x d x d, and keeps C (d + C) numbers; with "empirical" it equals Ren et al. section 3 exactly.
+    two of N x d x d; with "empirical" it equals Ren et al. section 3 exactly.
     With a shrinkage estimator (Ren et al. use none) the common covariance is the shrunk tied one plus that
     of the class means. Rows are fitted under their label where the Trace has labels, else their prediction.
     """

@@ -1,4 +1,4 @@
-"""Rule: doubt what breaks an assertion of the user's (model assertions, Kang et al. 2020)."""
+"""Rule: doubt what breaks an assertion of the user (model assertions, Kang et al. 2020)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -16,9 +16,9 @@ class Rule(_UserCode):
     """s(x) = predicate(trace), one truth value (True: violated, scores 1) or number per row.
 
     Model assertions (Kang et al. 2020), the rule-based monitors of the safety-monitor benchmark. The
-    predicate gets the whole Trace and answers per row, from that row alone. It is code, so a Rule cannot be
-    saved (InputRange and AllowedClasses can), and `name` is what kept results know it by. Nothing is learned
-    in fit, where the predicate is tried once.
+    predicate gets the whole Trace and answers for each row from that row alone. It is code, so a Rule cannot
+    be saved (InputRange and AllowedClasses can), and saved results know it by `name`. `fit` learns nothing
+    and tries the predicate once.
     layers: those whose features the predicate reads. needs_inputs: whether it reads `trace.inputs`.
 
     >>> import torch

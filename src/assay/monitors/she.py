@@ -16,8 +16,8 @@ class SHE(Monitor):
     """s(x) = -f(x)' m_c, with c the predicted class and m_c the mean feature of the rows of class c that the
     network gets right (simplified Hopfield energy, Eq. 8 of Zhang et al.).
 
-    Without labels every prediction counts as right. What is predicted as a class without such rows gets the
-    largest score there is, and `remedy_` names the class. Keeps C d numbers.
+    Without labels every prediction counts as right. A prediction of a class without such rows gets the
+    largest score there is, and `remedy_` names the class.
     """
 
     metadata = Metadata(
@@ -50,18 +50,18 @@ class SHE(Monitor):
         self.patterns_ = (sums / counts.clamp(min=1)[:, None]).float()
         if absent := (~self.seen_).nonzero().squeeze(1).tolist():
             self.remedy_ = (
-                f"the network got no row of classes {absent} right, so that what it predicts as one of them "
-                "gets the largest score there is; fit on more rows"
+                f"the network got no row of classes {absent} right, so that predictions of them get "
+                "the largest score there is; fit on more rows"
             )
 
     def _score(self, trace: Trace) -> Tensor:
         features, patterns = trace.layer(self.layer).float(), self.patterns_[trace.predictions]
         products: Tensor = torch.linalg.vecdot(features, patterns)
-        return self._known(products, trace)
+        return self._unless_unseen(products, trace)
 
     def _traced_score(self, trace: Trace) -> Tensor:
         patterns = self.patterns_[trace.predictions]
-        return self._known((trace.layer(self.layer).float() * patterns).sum(dim=1), trace)
+        return self._unless_unseen((trace.layer(self.layer).float() * patterns).sum(dim=1), trace)
 
-    def _known(self, products: Tensor, trace: Trace) -> Tensor:
+    def _unless_unseen(self, products: Tensor, trace: Trace) -> Tensor:
         return (-products.double()).masked_fill(~self.seen_[trace.predictions], UNSEEN)

@@ -24,7 +24,7 @@ class TemperatureScaled(Monitor):
 
     On calibration of modern neural networks (Guo, Pleiss, Sun, Weinberger 2017). T lies in [0.01, 100]:
     where every row is classified right, the likelihood alone would drive it to 0. Fit needs labels, and data
-    the network was not trained on if T shall mean anything. T and the inner monitor, which is fitted in
+    the network was not trained on, or T means little. T and the inner monitor, which is fitted in
     place, learn from the same at most `limit` rows, since the inner one needs the logits after scaling.
     Monitors that run the network themselves (ODIN, dropout, ensembles) do not see the scaled logits.
     """

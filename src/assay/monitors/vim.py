@@ -31,7 +31,7 @@ class ViM(Monitor):
     recovered from the training Trace (see `head.py`), so the layer must be the input of the last Linear.
 
     `dimensions` defaults to the paper's rule: 1000 for d >= 1500 and 512 for d >= 768; below that d // 2.
-    Fitting is one product of N x d x d; scoring one of N x d x (d - dimensions).
+    Scoring is one product of N x d x (d - dimensions).
     """
 
     metadata = Metadata(
@@ -69,7 +69,7 @@ class ViM(Monitor):
         largest = Reservoir(self.limit, self.seed)  # same seed, same rows
         size = self.dimensions_[self.layer]
         fit, moments = HeadFit(self.layer, size, self.classes_), ClassMoments(1, size)
-        for features, logits in in_blocks(self._passing(traces, kept, largest)):
+        for features, logits in in_blocks(self._sampling(traces, kept, largest)):
             fit.add(features, logits)
             moments.add(features, torch.zeros(len(features), dtype=torch.long))
         head = fit.head()
@@ -80,7 +80,7 @@ class ViM(Monitor):
         self.origin_, self.residual_ = origin.to(dtype), residual.to(dtype).contiguous()
         self.alpha_ = float(largest.rows().double().mean() / self._residuals(kept.rows()).mean())
 
-    def _passing(
+    def _sampling(
         self, traces: Iterator[Trace], kept: Reservoir, largest: Reservoir
     ) -> Iterator[tuple[Tensor, Tensor]]:
         for trace in traces:

@@ -50,7 +50,7 @@ def unseen_remedy(seen: Iterable[int], count: int) -> str:
     if not missing:
         return ""
     return (
-        f"no rows of classes {missing}: whatever is predicted as one of them gets the largest score; "
+        f"no rows of classes {missing}, so that predictions of them get the largest score; "
         "fit on rows of every class"
     )
 
@@ -64,5 +64,5 @@ def some_class(classes: object) -> None:
 def no_class() -> InputError:
     return InputError(
         "expected correctly classified rows to learn from, got none; pass labels of the network's own "
-        "classes, or a Trace without labels to go by its predictions"
+        "classes, or a Trace without labels to use its predictions"
     )

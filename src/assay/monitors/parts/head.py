@@ -54,16 +54,16 @@ class HeadFit:
         self._layer = layer
         self._size = size
         self._moments = ClassMoments(1, size + classes)
-        self._known: Head | None = None
+        self._solution: Head | None = None
         self._next_look = max(_FIRST_LOOK, 2 * size)
 
     def add(self, features: Tensor, logits: Tensor) -> None:
-        if self._known is not None and self._known.explains(features, logits):
+        if self._solution is not None and self._solution.explains(features, logits):
             return
         both = torch.cat([features, logits], dim=1)
         self._moments.add(both, torch.zeros(len(both), dtype=torch.long))
         if self._moments.rows >= self._next_look:
-            self._known = self._solved()
+            self._solution = self._solved()
             self._next_look = 2 * self._moments.rows
 
     def head(self) -> Head:
@@ -74,7 +74,7 @@ class HeadFit:
                 f"expected more rows than the {self._size} features of layer {self._layer!r} plus one, to "
                 f"recover the last linear layer from them, got {rows}; fit on more rows"
             )
-        return self._known if self._known and self._known.rows == rows else self._solved()
+        return self._solution if self._solution and self._solution.rows == rows else self._solved()
 
     def _solved(self) -> Head:
         size = self._size
