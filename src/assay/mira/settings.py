@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assay.errors import InputError
-from assay.faults.norms import Norm, checked
+from assay.faults.norms import Norm, check_norm
 from assay.mira.distance import FeatureDistance, Reference, Still
 from assay.mira.perturbation import Attack, checked_attack
 from assay.mira.weights import Weight
@@ -37,7 +37,7 @@ class Settings:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        checked(self.norm)
+        check_norm(self.norm)
         checked_attack(self.perturbation)
         self.distance(["penultimate"])
         _between(self.accuracy_threshold, "accuracy_threshold", 0, 1)

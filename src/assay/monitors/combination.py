@@ -35,6 +35,13 @@ class _Combination(Monitor):
     extremes matters. A member's score that is not a number makes the combination's so, which is an alarm.
     """
 
+    metadata = Metadata(
+        cost="N * len(members)",
+        state="8 * M * len(members)",
+        paper="Vovk et al.",
+        year=2005,
+    )
+
     def __init__(
         self,
         members: Sequence[Monitor],
@@ -138,13 +145,7 @@ class AnyOf(_Combination):
     the score fall below 0: no evidence, and still in order.
     """
 
-    metadata = Metadata(
-        score="-ln(smallest p-value × number of members)",
-        cost="N * len(members)",
-        state="8 * M * len(members)",
-        paper="Vovk et al.",
-        year=2005,
-    )
+    metadata = replace(_Combination.metadata, score="-ln(smallest p-value × number of members)")
 
     def _combined(self, p_values: Tensor) -> Tensor:
         return -(p_values.amin(dim=0) * len(p_values)).log()
@@ -153,13 +154,7 @@ class AnyOf(_Combination):
 class AllOf(_Combination):
     """p = max_m p_m: suspicious only where every member objects. A p-value under any dependence."""
 
-    metadata = Metadata(
-        score="-ln(largest p-value)",
-        cost="N * len(members)",
-        state="8 * M * len(members)",
-        paper="Vovk et al.",
-        year=2005,
-    )
+    metadata = replace(_Combination.metadata, score="-ln(largest p-value)")
 
     def _combined(self, p_values: Tensor) -> Tensor:
         return -p_values.amax(dim=0).log()
@@ -173,10 +168,9 @@ class Standardised(_Combination):
     p = 2 mean_m p_m, a p-value under any dependence (Vovk and Wang 2020). One member: p = p_1 in both.
     """
 
-    metadata = Metadata(
+    metadata = replace(
+        _Combination.metadata,
         score="-ln(p), p of all members' p-values together",
-        cost="N * len(members)",
-        state="8 * M * len(members)",
         paper="Fisher",
         year=1932,
     )
