@@ -73,7 +73,7 @@ def test_the_functions_own_error_comes_through(engine):
 def test_bad_input_is_said(monkeypatch):
     with pytest.raises(InputError, match=r"one of \['here', 'processes', 'ray'\], got 'dask'"):
         checked_engine("dask")
-    with pytest.raises(InputError, match="at the top of a module"):
+    with pytest.raises(InputError, match="at the top level of a module"):
         list(mapped(lambda job: job, [1], "processes"))
     with pytest.raises(InputError, match="at least 2 ladders"):
         assay.sample_outputs(total, assay.InputSpace((6,), 2), bins=np.arange(8) - 0.5, engine="processes")
