@@ -235,4 +235,4 @@ def test_ladders_are_weighted_by_their_precision(here):
     for bin in range(9):
         assert joint.weights(bin).sum() == pytest.approx(1)
         assert (total(joint.samples(bin)) == bin).all()
-    assert np.isfinite(joint.copies).all()
+    assert np.isfinite(joint.resamples).all()
