@@ -1,8 +1,10 @@
 """A check says what its parts say, decides its gates by their intervals, and speaks to pipelines."""
 
 import json
+from functools import partial
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -36,7 +38,9 @@ def found(network):
 def test_each_gate_is_what_its_part_measured(found, network):
     gates = {gate.name: gate for gate in found.gates}
     facts = found.benchmark.by_guard().set_index("guard").loc[found.benchmark.best]
-    assert gates["detection (mean MCC)"].measured == facts["specific_mcc"]
+    detection = gates["detection (mean MCC)"]
+    assert detection.measured == facts["specific_mcc"]
+    assert detection.interval == (facts["specific_mcc_low"], facts["specific_mcc_high"])
     assert gates["monitorability (MIRA)"].measured == found.monitorability.score
     assert found.guard.monitor is not None
     assert gates["accuracy"].passed is True
@@ -50,19 +54,74 @@ def test_each_gate_is_what_its_part_measured(found, network):
 def test_a_gate_beyond_reach_fails_the_check(found):
     from assay.check.run import _accuracy_gate, _detection_gate, _mira_gate
 
-    assert _detection_gate(found.benchmark, 0.99).passed is False
-    low, high = found.monitorability.interval
-    assert [
-        _mira_gate(found.monitorability, "", least).passed for least in (low / 2, (low + high) / 2, high)
-    ] == [
-        True,
-        None,
-        False,
-    ]
+    for low, high, gate in (
+        (*found.monitorability.interval, partial(_mira_gate, found.monitorability, "")),
+        (*found.benchmark.interval(found.benchmark.best), partial(_detection_gate, found.benchmark)),
+    ):
+        wanted = (low / 2, (low + high) / 2, 1.01 * high)
+        assert [gate(least).passed for least in wanted] == [True, None, False]
     trace = assay.Trace(torch.eye(2).repeat(50, 1), labels=torch.tensor([0, 1] * 45 + [1, 0] * 5))
     assert _accuracy_gate(trace, None).passed is True  # 90 of 100; the interval is 82.6 to 94.5 %
     assert _accuracy_gate(trace, 0.9).passed is None
     assert _accuracy_gate(trace, 0.95).passed is False
+
+
+def test_a_check_with_four_scenarios_can_pass_fail_and_be_undecided(network):
+    """A signed-rank test over four scenarios has no p-value below 0.0625: nothing ever passed."""
+    from assay.check.run import _detection_gate
+
+    found = assay.check_network(
+        network, assay.data.digits()[1], faults=("gaussian", "contrast"), low=0.0, high=1.0
+    )
+    detection = next(gate for gate in found.gates if gate.name.startswith("detection"))
+    assert found.benchmark.table["scenario"].nunique() == 4
+    assert detection.verdict == "passed"
+    assert "the guard to ship" in detection.words
+    low, high = detection.interval
+    assert _detection_gate(found.benchmark, high + 0.01).verdict == "failed"
+    straddling = _detection_gate(found.benchmark, (low + high) / 2)
+    assert straddling.verdict == "undecided"
+    assert "too few test inputs to tell" in straddling.words
+
+
+def guard_of(calibrating):
+    """Alarms where the largest of two logits is small; the network is not asked."""
+    network = assay.Network(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)))
+    return assay.Guard(network, assay.monitors.MaxLogit().fit(calibrating)).calibrate(calibrating)
+
+
+def scored(scores):
+    """A Trace whose MaxLogit scores are these numbers."""
+    return assay.Trace(torch.tensor([[-score, -score - 1] for score in scores], dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("points", "tested"), [(90, 90), (400, 100), (100, 2000)])
+def test_one_in_a_hundred_exchangeable_splits_has_more_false_alarms_than_chance_explains(points, tested):
+    from assay.check.run import _most_by_chance
+
+    guard = guard_of(scored(np.linspace(0, 1, points)))
+    most, rank = _most_by_chance(guard, tested), guard.calibration["rank"]
+    generator = np.random.default_rng(0)
+    thresholds = np.sort(generator.random((20_000, points)), axis=1)[:, rank - 1]
+    # Scores above a threshold are binomial given the threshold, whatever their distribution.
+    alarms = generator.binomial(tested, 1 - thresholds)
+    assert 0.003 < (alarms > most).mean() < 0.012
+    assert (alarms >= most).mean() > 0.008
+
+
+def test_false_alarms_accuse_given_test_data_and_never_the_checks_own_split():
+    from assay.check.run import _false_alarm_gate
+
+    guard = guard_of(scored(np.linspace(0, 1, 200)))
+    odd = scored(np.linspace(0.5, 1.5, 100))
+    theirs, ours = (_false_alarm_gate(guard, odd, own_split=own) for own in (False, True))
+    assert theirs.passed is ours.passed is False
+    assert "not like those" in theirs.words
+    assert "not like those" not in ours.words
+    assert "another seed" in ours.words
+    fine = _false_alarm_gate(guard, scored(np.linspace(0, 1, 100)), own_split=False)
+    assert fine.passed is True
+    assert fine.measured <= fine.limit
 
 
 def test_a_black_box_leaves_monitorability_undecided(network):

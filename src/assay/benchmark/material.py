@@ -59,6 +59,7 @@ class Material:
             is_fault,
             partial(self.last_made.of, name, make),
             digest(self.mark, name),
+            order,
         )
 
     def novel(self, name: str, others: Any) -> Scenario:
@@ -69,6 +70,7 @@ class Material:
         known = torch.randperm(len(self.labels), generator=generator)[:wanted]
         order = torch.randperm(count + len(known), generator=generator)
         labels = torch.cat([torch.full((count,), NO_LABEL), self.labels[known]])
+        rows = torch.cat([torch.full((count,), -1), known])
 
         def make() -> Any:
             familiar = rows_of(self.inputs, known)
@@ -84,6 +86,7 @@ class Material:
             order < count,
             partial(self.last_made.of, name, make),
             digest(self.mark, name, others),
+            rows[order],
         )
 
     def _seed_of(self, name: str) -> int:

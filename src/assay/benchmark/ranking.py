@@ -1,4 +1,4 @@
-"""Are the monitors different from each other, and from chance, over many scenarios?"""
+"""Are the monitors different from each other over many scenarios?"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -108,13 +108,6 @@ def _tests(values: pd.DataFrame) -> tuple[float, pd.DataFrame]:
     p = float(stats.friedmanchisquare(*columns).pvalue)
     pairs = _posthocs().posthoc_nemenyi_friedman(values.to_numpy())
     return p, pd.DataFrame(pairs.to_numpy(), index=names, columns=names)
-
-
-def above_chance(values: np.ndarray[Any, Any]) -> float:
-    """One-sided p-value that the values over scenarios lie above 0 (Wilcoxon's signed ranks)."""
-    if not np.any(values):
-        return 1.0
-    return float(stats.wilcoxon(values, alternative="greater", zero_method="zsplit").pvalue)
 
 
 def _posthocs() -> Any:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.benchmark.cells import Cells
+from assay.benchmark.mean_mcc import MeanMcc
 from assay.benchmark.measures import agreement, measured
 from assay.benchmark.oracle import overall_outcome, overall_truth, specific_outcome, specific_truth
 from assay.benchmark.result import BenchmarkResult
@@ -52,11 +53,13 @@ def run_benchmark(
     settings = {"confidence": confidence, "resamples": resamples, "seed": seed}
     cells = Cells(checkpoint, readouts, settings | {"batch_size": batch_size})
     rows: dict[tuple[str, str], dict[str, Any]] = {}
+    means = {name: MeanMcc() for name in guards}
     left: list[tuple[Scenario, list[str]]] = []
     for scenario in chosen:
         for name, guard in guards.items():
-            if (row := cells.read(name, guard, scenario)) is not None:
-                rows[scenario.name, name] = row
+            if (cell := cells.read(name, guard, scenario)) is not None:
+                rows[scenario.name, name], alarm = cell
+                means[name].add(scenario, alarm)
         if wanted := [name for name in guards if (scenario.name, name) not in rows]:
             left.append((scenario, wanted))
     # Elsewhere a scenario needs its inputs along; here they are made when their turn comes.
@@ -67,8 +70,9 @@ def run_benchmark(
         for name, row, readout in judged:
             cells.write(name, guards[name], scenario, row, readout.to_frame(scenario))
             rows[scenario.name, name] = row
+            means[name].add(scenario, readout.alarm)
     table = pd.DataFrame([rows[scenario.name, name] for scenario in chosen for name in guards])
-    return BenchmarkResult(table, confidence)
+    return BenchmarkResult(table, confidence, {name: mean.error for name, mean in means.items()})
 
 
 @dataclass(frozen=True, eq=False)

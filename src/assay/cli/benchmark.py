@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.options import ForMachines, Report, Seed
-from assay.cli.status import ALARM
+from assay.cli.status import leave_by_gate
 from assay.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def benchmark(
         bool, typer.Option("--one-at-a-time", help="Stream single inputs, to measure latency.")
     ] = False,
     least_mcc: Annotated[
-        float | None, typer.Option(help="Exit with status 1 where the best mean specific MCC is below this.")
+        float | None, typer.Option(help="Gate on the interval of the best guard's mean specific MCC.")
     ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="A folder; a run started again goes on where it was.")
@@ -58,7 +58,7 @@ def benchmark(
 ) -> None:
     """Stream faults through a network with each of several monitors, and say which one to ship.
 
-    Exit status: 0 fine, 1 the gate of --least-mcc failed, 2 wrong use.
+    Exit status: 0 fine, 1 the gate of --least-mcc failed, 2 wrong use, 3 it could not be decided.
 
     Example: `assay benchmark my.models:trained --train train.npz --test test.npz --report report.html`
     """
@@ -74,8 +74,8 @@ def benchmark(
     )
     _keep(result, output, report)
     print(json.dumps(_facts(result, output)) if as_json else f"{result.summary()}\nsaved to {output}")
-    if least_mcc is not None and result.by_guard()["specific_mcc"].max() < least_mcc:
-        raise typer.Exit(ALARM)
+    if least_mcc is not None:
+        leave_by_gate("mean specific MCC", result.interval(result.best), least_mcc)
 
 
 def _scenarios(

@@ -110,6 +110,7 @@ class Guard:
             "false_alarm_rate": false_alarm_rate,
             "confidence": confidence,
             "points": len(scores),
+            "rank": _conformal_rank(len(scores), false_alarm_rate, confidence),
             "pooled_classes": [],
         }
         self.threshold = torch.tensor(overall, dtype=torch.float64)
@@ -206,16 +207,19 @@ def fingerprint_of(network: str, monitor: str, threshold: float | list[float]) -
     return hashlib.blake2b(json.dumps([network, monitor, threshold]).encode(), digest_size=16).hexdigest()
 
 
+def _conformal_rank(count: int, rate: float, confidence: float | None) -> int:
+    """Which of `count` scores, the smallest being the first, keeps the promised rate; count + 1 if none."""
+    if confidence is None:
+        return math.ceil((count + 1) * (1 - rate) - 1e-9)  # 1e-9: 0.95 * 20 is 19, whatever floats say
+    ranks = np.arange(1, count + 1)
+    kept = np.asarray(beta.cdf(rate, count + 1 - ranks, ranks)) >= confidence
+    return int(kept.argmax()) + 1 if kept.any() else count + 1
+
+
 def _conformal_threshold(scores: Tensor, rate: float, confidence: float | None) -> float:
     """The k-th smallest score that keeps the promised rate; infinity where no finite one does."""
-    count = len(scores)
-    if confidence is None:
-        rank = math.ceil((count + 1) * (1 - rate) - 1e-9)  # 1e-9: 0.95 * 20 is 19, whatever floats say
-    else:
-        ranks = np.arange(1, count + 1)
-        kept = np.asarray(beta.cdf(rate, count + 1 - ranks, ranks)) >= confidence
-        rank = int(kept.argmax()) + 1 if kept.any() else count + 1
-    if rank > count:
+    rank = _conformal_rank(len(scores), rate, confidence)
+    if rank > len(scores):
         return math.inf
     return float(scores.nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf).kthvalue(rank).values)
 
