@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.options import ForMachines, Report
-from assay.cli.status import ALARM, UNDECIDED
-from assay.errors import InputError
+from assay.cli.status import UNDECIDED, leave_by_gate
+from assay.errors import InputError, MissingLabelsError
 
 if TYPE_CHECKING:
     from assay import Estimate, Histogram, Reshaping, Trace
@@ -30,7 +30,7 @@ def reshape(
     ] = None,
     least_indicator: Annotated[
         float | None,
-        typer.Option(help="Exit with status 1 where the lower end of the first indicator is below this."),
+        typer.Option(help="Gate on the interval of the first indicator; needs labels."),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Where the result goes.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Where the picture goes (png, svg or pdf).")] = None,
@@ -41,7 +41,8 @@ def reshape(
 ) -> None:
     """Keep the part of a test set that looks like operation, and measure on it.
 
-    Exit status: 0 fine, 1 below --least-indicator, 2 wrong use, 3 no part of the test set matches.
+    Exit status: 0 fine, 1 below --least-indicator, 2 wrong use, 3 that could not be decided, or no part of
+    the test set matches.
 
     Example: `assay reshape test.safetensors device-1.hist device-2.hist --epsilon 0.01`
     """
@@ -49,6 +50,11 @@ def reshape(
 
     chosen = [_indicator(name) for name in indicator or ["accuracy"]]
     trace: Trace = assay.load(test, kind="Trace")
+    if trace.labels is None and (indicator or least_indicator is not None):
+        raise MissingLabelsError(
+            f"expected a labelled test set for --indicator and --least-indicator, got {test} without labels; "
+            "observe data with labels, or leave these options out"
+        )
     histogram = _histogram(trace, operational, layer, width)
     try:
         result = assay.reshape(trace, histogram, epsilon, time_limit=time_limit, seed=seed)
@@ -63,8 +69,8 @@ def reshape(
     if report:
         assay.write_report([result], report)
     _report(result, estimates, as_json)
-    if least_indicator is not None and (not estimates or estimates[0].lower < least_indicator):
-        raise typer.Exit(ALARM)
+    if least_indicator is not None:
+        leave_by_gate("first indicator", (estimates[0].lower, estimates[0].upper), least_indicator)
 
 
 def _indicator(name: str) -> Any:
