@@ -202,3 +202,18 @@ def test_bad_arguments_get_one_clear_sentence(network, monitor):
         Guard(network, monitor, threshold=[[0.0]])
     with pytest.raises(InputError, match="1 NaN"):
         Guard(network, monitor, threshold=float("nan"))
+
+
+def test_thresholds_for_other_classes_are_refused_where_a_guard_is_built_loaded_or_judges(
+    network, monitor, tmp_path
+):
+    words = "one for each of 2 classes, got 9"
+    with pytest.raises(InputError, match=words):
+        Guard(network, monitor, [0.5] * 9)
+    late = Guard(network, FirstFeature(), [0.5] * 9)  # who does not know its classes yet
+    late.monitor.fit(traced(torch.zeros(1)))
+    with pytest.raises(InputError, match=words):
+        late.judge(traced(torch.zeros(3)))
+    assay.save(late, tmp_path / "guard")
+    with pytest.raises(assay.AssayError, match=words):
+        assay.load(tmp_path / "guard", network=network)

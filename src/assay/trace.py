@@ -46,6 +46,8 @@ class Trace:
                     f"expected one row of {name} per input ({len(self)}), got {len(rows)}; "
                     "pass parts of the same inputs"
                 )
+        if self.labels is not None:
+            check_labels(self.labels, self.logits.shape[1])
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -149,6 +151,16 @@ class Trace:
                 else [(f"inputs[{name!r}]", value) for name, value in inputs.items()]
             ),
         ]
+
+
+def check_labels(labels: Tensor, classes: int) -> None:
+    """Every label names an output of the network; a clear error where one does not (99 of 10, or -100)."""
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        raise InputError(
+            f"expected labels from 0 to {classes - 1}, one per output of the network, got "
+            f"{int(labels.min())} to {int(labels.max())}; leave out rows of unknown classes, or number the "
+            "classes as the network does"
+        )
 
 
 def _joined(inputs: list[Inputs]) -> Inputs | None:

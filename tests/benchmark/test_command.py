@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -47,6 +48,19 @@ def test_it_speaks_json_and_fails_the_gate(run):
     undecided = run("--monitor", "MaxSoftmax", "--least-mcc", wanted, "--novelty", "same=digits")
     assert undecided.exit_code == 3
     assert "cannot decide: the mean specific MCC lies between" in undecided.stderr
+
+
+def test_data_that_must_be_apart_are_refused_where_they_are_not(run, tmp_path):
+    inputs, labels = assay.data.digits()[0]
+    for name, order in (("a", slice(None)), ("b", slice(None, None, -1))):
+        np.savez(tmp_path / f"{name}.npz", x=inputs.numpy()[order], y=labels.numpy()[order])
+    for twice, message in (
+        (["--train", "a.npz", "--test", "b.npz"], "--test with rows of its own, got those of --train"),
+        (["--train", "a.npz", "--validation", "b.npz"], "--validation with rows of its own"),
+    ):
+        done = run(*twice)
+        assert isinstance(done.exception, InputError)
+        assert message in str(done.exception)
 
 
 @pytest.mark.parametrize(

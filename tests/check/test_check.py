@@ -169,6 +169,42 @@ def test_data_that_cannot_be_checked_is_refused_in_a_sentence(network, data, wor
         assay.check_network(network, data)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"least_mcc": float("nan")}, "least_mcc as a number from -1 to 1, got nan"),
+        ({"least_mcc": 5.0}, "least_mcc"),
+        ({"least_mira": float("inf")}, "least_mira"),
+        ({"least_accuracy": -0.1}, "least_accuracy"),
+        ({"false_alarm_rate": float("nan")}, "false_alarm_rate"),
+        ({"low": 1.0, "high": 0.0}, "expected low below high"),
+    ],
+)
+def test_what_cannot_be_wanted_is_refused_before_any_work(network, options, words, monkeypatch):
+    monkeypatch.setattr(assay.Network, "observe", None)
+    with pytest.raises(assay.AssayError, match=words):
+        assay.check_network(network, assay.data.digits()[1], **options)
+
+
+def test_data_is_not_tested_on_itself_and_labels_are_classes(network):
+    inputs, labels = assay.data.digits()[1]
+    with pytest.raises(assay.AssayError, match="test with rows of its own, got those of data"):
+        assay.check_network(network, (inputs, labels), test=(inputs, labels))
+    for wrong in (99, -100):
+        changed = labels.clone()
+        changed[3] = wrong
+        with pytest.raises(assay.AssayError, match="expected labels from 0 to 9"):
+            assay.check_network(network, (inputs, changed))
+
+
+def test_a_layer_wider_than_the_data_is_measured_with_a_shrunk_covariance(network):
+    from assay.check.run import _estimator
+
+    for rows, estimator in ((200, "ledoit_wolf"), (1000, "empirical")):
+        trace = assay.Trace(torch.zeros(rows, 2), {"penultimate": torch.zeros(rows, 128)})
+        assert _estimator(trace) == {"estimator": estimator}
+
+
 def test_the_command_writes_report_guard_and_junit_and_its_status_is_the_verdict(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "guessing.py").write_text(GUESSING)

@@ -4,8 +4,10 @@ import inspect
 import json
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
+from typer.models import ArgumentInfo
 from typer.testing import CliRunner
 
 import assay
@@ -50,6 +52,33 @@ def test_observe_saves_a_trace_and_says_what_it_saw(run, tmp_path):
     )
     assert facts["layers"] == {"penultimate": 64}
     assert facts["inputs"] == 450
+
+
+def parameters(command):
+    """(name, type, argument or option, whether it must be given) of every parameter of a command."""
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        kind, said = get_args(parameter.annotation)[:2]
+        yield name, kind, said, parameter.default is inspect.Parameter.empty
+
+
+def numbers():
+    """(command, option) for every option that takes a number with a point."""
+    for command in (registered.callback for registered in app.registered_commands):
+        for name, kind, _, _ in parameters(command):
+            if float in (kind, *get_args(kind)):
+                yield pytest.param(command, f"--{name.replace('_', '-')}", id=f"{command.__name__} {name}")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+@pytest.mark.parametrize(("command", "option"), list(numbers()))
+def test_an_option_that_is_no_number_is_refused_by_its_name(run, command, option, value):
+    given = []
+    for name, _, said, needed in parameters(command):
+        if needed:
+            given += ["some"] if isinstance(said, ArgumentInfo) else [f"--{name.replace('_', '-')}", "some"]
+    result = run(command.__name__, *given, option, value)
+    assert result.exit_code == 2, result.output
+    assert option in result.output
 
 
 def test_a_network_is_found_in_the_current_folder(run, tmp_path):

@@ -59,6 +59,18 @@ def test_counts_of_services_and_of_predictions_add_up_too(folder):
     assert assay.load("counts").to_frame().equals(both.to_frame())
 
 
+def test_what_is_counted_twice_is_refused_also_under_another_name(folder):
+    (folder / "copy").write_bytes((folder / "device-1.safetensors").read_bytes())
+    for command in (["merge"], ["reshape", "trace"]):
+        assay.save(trace(20, 5), "trace")
+        for files in (["device-1.safetensors"] * 2, ["device-1.safetensors", "device-0.safetensors", "copy"]):
+            result = CliRunner().invoke(app, [*command, *files])
+            assert isinstance(result.exception, assay.AssayError), result.output
+            assert "once" in str(result.exception)
+            assert files[-1] in str(result.exception)
+    assert not (folder / "merged.safetensors").exists()
+
+
 def test_what_does_not_add_up_is_named_and_nothing_is_written(folder):
     def error(*arguments):
         result = run("device-0.safetensors", *arguments, "--output", "fleet")

@@ -13,9 +13,11 @@ from assay.benchmark import BenchmarkResult, build_scenarios, run_benchmark
 from assay.benchmark.scenario import row_count, rows_of
 from assay.check.gate import UNKNOWN, Gate, Interval, decided
 from assay.check.result import Check
+from assay.data.apart import check_apart
 from assay.errors import GradientError, InputError
 from assay.guard import Guard
 from assay.mira import MiraResult, ShuffleScore, mira_score, shuffle_score
+from assay.mira.settings import Settings
 from assay.monitors.monitor import Monitor
 from assay.network import Network
 from assay.trace import Trace
@@ -56,6 +58,14 @@ def check_network(
     over scenarios of the monitor that is best on them. False alarms fail where they are more than the
     threshold, which is itself drawn, gives by chance in 99 of 100 cases.
     """
+    _check_wanted(false_alarm_rate, least_accuracy, least_mira, least_mcc)
+    options: dict[str, Any] = {
+        "accuracy_threshold": accuracy_threshold,
+        "low": low,
+        "high": high,
+        "seed": seed,
+    }
+    Settings(**options)  # refuses what cannot be, before any work
     learned, held, tested = _split(data, test, seed)
     fitted, calibrating, unseen = (
         network.observe(part, keep_inputs=True) for part in (learned, held, tested)
@@ -65,8 +75,7 @@ def check_network(
         *tested, network=network, severities=severities, novelty=novelty, faults=faults, seed=seed
     )
     benchmark = run_benchmark(guards, scenarios, seed=seed)
-    options = {"accuracy_threshold": accuracy_threshold, "low": low, "high": high, "seed": seed}
-    monitorability, reason = _monitorability(network, learned, tested, options)
+    monitorability, reason = _monitorability(network, learned, tested, options | _estimator(fitted))
     guard = guards[benchmark.best]
     gates = (
         _accuracy_gate(unseen, least_accuracy),
@@ -79,6 +88,17 @@ def check_network(
     return Check(gates, monitorability, _shuffle(network, tested[0], seed), benchmark, guard, watch)
 
 
+def _check_wanted(rate: float, accuracy: float | None, mira: float, mcc: float) -> None:
+    for name, value, low, high in (
+        ("false_alarm_rate", rate, 0, 1),
+        ("least_accuracy", accuracy, 0, 1),
+        ("least_mira", mira, -1, math.inf),
+        ("least_mcc", mcc, -1, 1),
+    ):
+        if value is not None and not (low <= value <= high and math.isfinite(value)):
+            raise InputError(f"expected {name} as a number from {low} to {high}, got {value}")
+
+
 def _split(data: Any, test: Any, seed: int) -> tuple[Pair, Pair, Pair]:
     inputs, labels = _labelled(data, "data")
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
@@ -89,6 +109,7 @@ def _split(data: Any, test: Any, seed: int) -> tuple[Pair, Pair, Pair]:
     ]
     if test is not None:
         parts[2] = _labelled(test, "test")
+        check_apart((inputs, labels), parts[2], ("data", "test"))
     return parts[0], parts[1], parts[2]
 
 
@@ -132,6 +153,12 @@ def _monitorability(
         return mira_score(network, train, test, layer=network.layers[0], **options), ""
     except (InputError, GradientError) as error:
         return None, str(error)
+
+
+def _estimator(fitted: Trace) -> dict[str, str]:
+    """Of MIRA's covariance: shrunk where rows are too few to determine one of this width."""
+    rows, width = fitted.layer(next(iter(fitted.features))).shape
+    return {"estimator": "empirical" if rows > 2 * width else "ledoit_wolf"}
 
 
 def _shuffle(network: Network, inputs: Any, seed: int) -> ShuffleScore | None:

@@ -16,6 +16,7 @@ from assay.cli.demo import demo
 from assay.cli.merge import merge
 from assay.cli.mira import mira
 from assay.cli.observe import observe
+from assay.cli.options import refuse_no_numbers
 from assay.cli.precision import precision
 from assay.cli.report import report
 from assay.cli.reshape import reshape
@@ -54,10 +55,11 @@ COMMANDS = (
 
 
 def _with_places_checked(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, refusing before any work a place that nothing can be written to."""
+    """The command, refusing before any work a place that nothing can be written to, and what is no number."""
 
     @functools.wraps(command)
     def checked(**given: Any) -> None:
+        refuse_no_numbers(given)
         for name in PLACES - ({"output"} if command is check else set()):  # a check makes its own folder
             if isinstance(given.get(name), Path):
                 _expect_folder(given[name])

@@ -44,7 +44,8 @@ def benchmark(
         bool, typer.Option("--one-at-a-time", help="Stream single inputs, to measure latency.")
     ] = False,
     least_mcc: Annotated[
-        float | None, typer.Option(help="Gate on the interval of the best guard's mean specific MCC.")
+        float | None,
+        typer.Option(min=-1, max=1, help="Gate on the interval of the best guard's mean specific MCC."),
     ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="A folder; a run started again goes on where it was.")
@@ -66,8 +67,9 @@ def benchmark(
     from assay.cli.reference import network_at
 
     watched = network_at(network)
-    scenarios = _scenarios(watched, test, severity, novelty, fault, seed)
-    guards = _guards(watched, monitor or USUAL_MONITORS, train, validation, false_alarm_rate, seed)
+    learned, held, tested = _data(train, validation, test, seed)
+    scenarios = _scenarios(watched, tested, severity, novelty, fault, seed)
+    guards = _guards(watched, monitor or USUAL_MONITORS, learned, held, false_alarm_rate)
     size = 1 if one_at_a_time else None
     result = assay.run_benchmark(
         guards, scenarios, batch_size=size, checkpoint=checkpoint, readouts=readouts, seed=seed, engine=engine
@@ -80,19 +82,17 @@ def benchmark(
 
 def _scenarios(
     network: "Network",
-    test: str,
+    tested: Any,
     severity: list[int] | None,
     novelty: list[str] | None,
     fault: list[str] | None,
     seed: int,
 ) -> "list[Scenario]":
     import assay
-    from assay.cli.reference import data_at, named_data
+    from assay.cli.reference import named_data
 
-    inputs, labels = data_at(test)
     return assay.build_scenarios(
-        inputs,
-        labels,
+        *tested,
         network=network,
         severities=tuple(severity or (1, 5)),
         novelty=dict(named_data(text) for text in novelty or []),
@@ -101,14 +101,11 @@ def _scenarios(
     )
 
 
-def _guards(
-    network: "Network", names: list[str], train: str, validation: str | None, rate: float, seed: int
-) -> "dict[str, Guard]":
+def _guards(network: "Network", names: list[str], learned: Any, held: Any, rate: float) -> "dict[str, Guard]":
     """Each monitor fitted and calibrated, on data that do not overlap."""
     import assay
 
     monitors = {name: _monitor(name, network) for name in dict.fromkeys(names)}
-    learned, held = _parts(train, validation, seed)
     fitted, calibrating = (network.observe(data, keep_inputs=True) for data in (learned, held))
     return {
         name: assay.Guard(network, monitor.fit(fitted)).calibrate(calibrating, rate)
@@ -141,16 +138,28 @@ def _monitor(name: str, network: "Network") -> Any:
     return build(network) if needed else build()
 
 
-def _parts(train: str, validation: str | None, seed: int) -> tuple[Any, Any]:
+def _data(train: str, validation: str | None, test: str, seed: int) -> tuple[Any, Any, Any]:
+    """What monitors learn from, what thresholds come from, and what faults are made of: all apart."""
+    from assay.cli.reference import TRAIN, data_at
+    from assay.data.apart import check_apart
+
+    learned, tested = data_at(train, TRAIN), data_at(test)
+    check_apart(learned, tested, ("--train", "--test"))
+    if validation is None:
+        return *_parts(learned, seed), tested
+    held = data_at(validation)
+    check_apart(learned, held, ("--train", "--validation"))
+    check_apart(held, tested, ("--validation", "--test"))
+    return learned, held, tested
+
+
+def _parts(data: Any, seed: int) -> tuple[Any, Any]:
+    """Four fifths and one fifth, at random."""
     import torch
 
     from assay.benchmark.scenario import rows_of
-    from assay.cli.reference import TRAIN, data_at
 
-    learned = data_at(train, TRAIN)
-    if validation is not None:
-        return learned, data_at(validation)
-    inputs, labels = learned
+    inputs, labels = data
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     cut = len(order) // 5
     held, kept = order[:cut], order[cut:]

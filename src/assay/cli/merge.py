@@ -1,5 +1,6 @@
 """`assay merge`: what many devices counted, added up."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +29,7 @@ def merge(
     """
     import assay
 
+    check_each_once(files)
     total: Any = None
     for path in files:
         counted = _counted(path)
@@ -42,6 +44,18 @@ def merge(
         print(json.dumps(facts))
         return
     print(f"{rows:,} inputs of {len(files):,} files, saved to {output}")
+
+
+def check_each_once(files: list[Path]) -> None:
+    """Refuse a file that is counted twice, also under another name."""
+    seen: dict[bytes, Path] = {}
+    for path in files:
+        if path.is_file():  # what is not there is named when it is read
+            content = hashlib.blake2b(path.read_bytes()).digest()
+            if content in seen:
+                again = "it twice" if path == seen[content] else f"the same in {seen[content]} and in {path}"
+                raise InputError(f"expected {path} once, got {again}; pass what each device counted once")
+            seen[content] = path
 
 
 def _counted(path: Path) -> Any:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.merge import check_each_once
 from assay.cli.options import ForMachines, Report
 from assay.cli.status import UNDECIDED, leave_by_gate
 from assay.errors import InputError, MissingLabelsError
@@ -30,7 +31,7 @@ def reshape(
     ] = None,
     least_indicator: Annotated[
         float | None,
-        typer.Option(help="Gate on the interval of the first indicator; needs labels."),
+        typer.Option(min=0, max=1, help="Gate on the interval of the first indicator; needs labels."),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Where the result goes.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Where the picture goes (png, svg or pdf).")] = None,
@@ -87,6 +88,7 @@ def _indicator(name: str) -> Any:
 def _histogram(test: "Trace", paths: list[Path], layer: str, width: float) -> "Histogram":
     import assay
 
+    check_each_once(paths)
     loaded = [assay.load(path) for path in paths]
     if len(loaded) == 1 and isinstance(loaded[0], assay.Trace):
         bins = assay.Bins.from_data(test, layer, width)

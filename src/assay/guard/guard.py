@@ -75,6 +75,8 @@ class Guard:
         self.network = network
         self.monitor = monitor
         self.threshold = None if threshold is None else _checked_threshold(threshold)
+        if hasattr(monitor, "classes_"):
+            self._check_classes(monitor.classes_)
         self.calibration: dict[str, Any] = {}
 
     def calibrate(
@@ -133,6 +135,7 @@ class Guard:
         threshold = self.decided_threshold()
         scores, predictions = self.scores(trace), trace.predictions
         if threshold.ndim == 1:
+            self._check_classes(trace.logits.shape[1])
             threshold = threshold[predictions]
         alarm = scores > threshold
         return Verdict(predictions, scores, alarm if all_finite(scores) else alarm | ~torch.isfinite(scores))
@@ -186,6 +189,13 @@ class Guard:
                 "expected a calibrated guard, got one without threshold; call calibrate(trace) first"
             )
         return self.threshold
+
+    def _check_classes(self, classes: int) -> None:
+        if self.threshold is not None and self.threshold.ndim == 1 and len(self.threshold) != classes:
+            raise InputError(
+                f"expected one threshold, or one for each of {classes} classes, got {len(self.threshold)}; "
+                "calibrate the guard instead"
+            )
 
     def _split_threshold(self, trace: Trace, scores: Tensor) -> None:
         """One threshold per predicted class, the pooled one where a class has too few points."""

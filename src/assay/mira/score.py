@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from assay.data.apart import check_apart
 from assay.errors import InputError
 from assay.faults.norms import Norm
 from assay.mira.distance import Reference, Still
@@ -93,6 +94,7 @@ def swept(
     """Features fitted on `train`, and `test` ready to be moved."""
     if not groups or not all(groups):
         raise InputError("expected at least one layer, got none; pass layer='penultimate'")
+    check_apart(train, test, ("train", "test"))
     watched = watching(network, [name for group in groups for name in group])
     inputs, labels = labelled(watched, test, "test")
     fitted = watched.observe(train)

@@ -17,7 +17,7 @@ from assay.network.graph import NetworkGraph, traced_network
 from assay.network.inputs import Form, form_of, length, perturbable, replaced, shapes
 from assay.network.pooling import Pool, checked, pooled
 from assay.network.taps import PENULTIMATE, evaluating, first_tensor, heard, modules_of, thinned
-from assay.trace import Inputs, Trace
+from assay.trace import Inputs, Trace, check_labels
 
 
 class Network:
@@ -112,6 +112,7 @@ class Network:
                 self.form = self.form or form_of(raw)
                 parts = {("logits", ""): logits} | {("features", name): row for name, row in features.items()}
                 if labels is not None:
+                    check_labels(labels, logits.shape[1])  # now, not after the last batch
                     parts["labels", ""] = labels
                 if keep_inputs and kept is None:
                     named = {"": inputs} if isinstance(inputs, Tensor) else inputs

@@ -68,14 +68,7 @@ class Labelled:
 
     @classmethod
     def of(cls, trace: Trace, other: Any = None) -> "Labelled":
-        labels = trace.known_labels.numpy()
-        predictions = Predictions.of(trace, other)
-        if labels.min() < 0 or labels.max() >= trace.logits.shape[1]:
-            raise InputError(
-                f"expected labels from 0 to {trace.logits.shape[1] - 1}, got {labels.min()} to "
-                f"{labels.max()}; estimates of accuracy need labels the network can predict"
-            )
-        return cls(predictions, labels)
+        return cls(Predictions.of(trace, other), trace.known_labels.numpy())
 
     def __len__(self) -> int:
         return len(self.labels)
