@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 
 from assay import Network, monitors
-from assay.monitors import ActivationBox, AnyOf, GaussianInterval, MaxSoftmax, Reconstruction, Standardized
+from assay.monitors import ActivationBox, AnyOf, GaussianInterval, MaxSoftmax, Reconstruction, Standardised
 
 FITTED, EPOCHS = 1100, 25
 
@@ -55,7 +55,7 @@ def measured(network: Network, second: Network) -> dict[str, monitors.Monitor]:
         "EnsembleDisagreement of 2": monitors.EnsembleDisagreement([network, second]),
         "TemperatureScaled MaxSoftmax": monitors.TemperatureScaled(MaxSoftmax()),
         "AnyOf box, interval, softmax": AnyOf([ActivationBox(), GaussianInterval(), MaxSoftmax()]),
-        "Standardized, the same": Standardized([ActivationBox(), GaussianInterval(), MaxSoftmax()]),
+        "Standardised, the same": Standardised([ActivationBox(), GaussianInterval(), MaxSoftmax()]),
     }
 
 

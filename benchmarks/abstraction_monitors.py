@@ -41,8 +41,8 @@ def rows(count: int, seed: int) -> Trace:
     """Images, features around a centre per class, and logits that say the class."""
     generator = torch.Generator().manual_seed(seed)
     classes = torch.arange(count) % CLASSES
-    centers = torch.randn(CLASSES, NEURONS, generator=torch.Generator().manual_seed(7))
-    features = (centers[classes] + torch.randn(count, NEURONS, generator=generator) / 2).relu()
+    centres = torch.randn(CLASSES, NEURONS, generator=torch.Generator().manual_seed(7))
+    features = (centres[classes] + torch.randn(count, NEURONS, generator=generator) / 2).relu()
     logits = 9 * nn.functional.one_hot(classes, CLASSES).float()
     images = torch.rand(count, 3, 32, 32, generator=generator)
     return Trace(logits, {"penultimate": features}, classes, images)

@@ -24,7 +24,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 import assay
-from assay.omniinput.annotation_store import AnnotationStore
+from assay.omniinput.annotation.store import AnnotationStore
 
 FIELDS = re.compile(r'name="(item|repeat)" value="(\d+)"')
 

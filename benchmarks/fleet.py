@@ -1,11 +1,11 @@
-"""A simulated fleet: 1,000 devices, each with its own classes and its own fault, send counts home.
+"""A simulated fleet: 1,000 devices, each with its own class shares and its own fault, send only counts.
 
     python benchmarks/fleet.py --data ../data/fashion-mnist --devices 1000
 
 Every device counts a histogram of ten neurons and the sums of an AccuracyEstimator over the inputs it sees;
-`assay merge` adds the histograms up. At home a labelled test set (clean and perturbed images, as one would
-collect before shipping) is reshaped to each device's histogram and to the fleet's. Truth is the accuracy on
-the inputs the devices saw, which nobody outside this script could know.
+`assay merge` adds the histograms up. A labelled test set (clean and perturbed images, as one would collect
+before shipping) is reshaped to each device's histogram and to the fleet's. The truth is the accuracy on the
+inputs the devices saw, which only this script knows. A small run: `--devices 8 --reshaped 1`.
 """
 
 import argparse
@@ -144,7 +144,7 @@ def _reshaped(home: assay.Trace, histogram: Histogram) -> dict[str, float]:
         result = assay.reshape(home, histogram, EPSILON, time_limit=300)
     except assay.AssayError:  # no subset matches, or none was found in time
         return {"reshaping": np.nan, "lower": np.nan, "upper": np.nan}
-    estimate = result.estimate(assay.accuracy, replicates=200)
+    estimate = result.estimate(assay.accuracy, resamples=200)
     return {"reshaping": estimate.value, "lower": estimate.lower, "upper": estimate.upper}
 
 
@@ -172,13 +172,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     data = Path(os.environ.get("ASSAY_DATA", ROOT.parent / "data")) / "fashion-mnist"
-    parser.add_argument("--data", type=Path, default=data)
-    parser.add_argument("--cache", type=Path, default=ROOT.parent / "cache" / "fleet")
-    parser.add_argument("--devices", type=int, default=1000)
+    parser.add_argument("--data", type=Path, default=data, help="folder with the IDX files")
     parser.add_argument(
-        "--reshaped", type=int, default=None, help="devices reshaped one by one; all by default"
+        "--cache", type=Path, default=ROOT.parent / "cache" / "fleet", help="folder for results"
     )
+    parser.add_argument("--devices", type=int, default=1000, help="number of devices")
+    parser.add_argument("--reshaped", type=int, help="number of devices reshaped one by one (default all)")
     options = parser.parse_args()
+    if not options.data.is_dir():
+        parser.error(
+            f"expected the IDX files of Fashion-MNIST in {options.data}; pass --data, or set ASSAY_DATA"
+        )
     reshaped = options.devices if options.reshaped is None else options.reshaped
     run(options.data, options.cache, options.devices, reshaped)
 

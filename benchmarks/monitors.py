@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 import assay
 from assay import Guard, Network, Trace, monitors
-from assay.monitors import search
+from assay.monitors.parts import nearest as search
 
 FITTED, SCORED, SIZE, CLASSES = 50_000, 10_000, 512, 10
 SECTIONS = ("features", "outputs", "neighbours", "odin", "guard")

@@ -214,7 +214,8 @@ def body(rows: int, seed: int = 0) -> bytes:
 async def _client(port: int, content: bytes, until: float, taken: list[float], statuses: dict) -> None:
     """One connection that asks, waits, asks again."""
     head = (
-        f"POST /v2/models/guard/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(content)}\r\n\r\n"
+        "POST /v2/models/guard/infer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(content)}\r\n\r\n"
     )
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while time.perf_counter() < until:

@@ -24,12 +24,12 @@ import numpy as np
 import torch
 
 import assay
-from assay.omniinput.estimate import LadderSolver, estimate
-from assay.omniinput.kernels import kernels_of
-from assay.omniinput.plan import Budget, Plan
-from assay.omniinput.problem import Problem
-from assay.omniinput.reweighting import reweighted, summed_by
-from assay.omniinput.tempering import Tempering
+from assay.omniinput.sampling.density_estimate import LadderSolver, estimate
+from assay.omniinput.sampling.kernels import kernels_of
+from assay.omniinput.sampling.plan import Budget, Plan
+from assay.omniinput.sampling.problem import Problem
+from assay.omniinput.sampling.reweighting import reweighted, summed_by
+from assay.omniinput.sampling.samplers.tempering import Tempering
 
 sys.path.insert(0, str(Path(__file__).parent / "papers"))
 from omniinput_models import Markov, TabulatedToy, toy_enumeration, toy_language_model, trained_toy

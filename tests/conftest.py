@@ -1,8 +1,32 @@
 """What tests of several rooms share."""
 
 import shutil
+import time
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Examples are the same in every run, and none fails because another job had the cores meanwhile.
+settings.register_profile(
+    "assay", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("assay")
+
+PATIENCE = 300.0
+"""Seconds after which something that a test waits for has hung, however busy the machine is."""
+
+
+@pytest.fixture
+def eventually():
+    """Waits until a condition holds; a test never waits for a time."""
+
+    def wait(condition):
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, f"waited {PATIENCE:g} s for what never came"
+            time.sleep(0.01)
+
+    return wait
 
 
 @pytest.fixture(scope="module")
@@ -14,6 +38,24 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox"], timeout=1000 * PATIENCE
+        )
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def new_page(browser):
+    """Opens a page of its own, which waits as long as a busy machine may take."""
+    contexts = []
+
+    def opened(**options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        context.set_default_timeout(1000 * PATIENCE)
+        return context.new_page()
+
+    yield opened
+    for context in contexts:
+        context.close()

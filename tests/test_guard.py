@@ -1,7 +1,9 @@
 """The guard keeps its promise on false alarms and never lets pass what it cannot judge."""
 
 import threading
+from collections import OrderedDict
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -9,7 +11,7 @@ from torch import nn
 import assay
 from assay import Guard, Network, Trace
 from assay.errors import InputError, NotFittedError, StorageError
-from assay.monitors import MaxSoftmax, Monitor
+from assay.monitors import ActivationBox, MaxSoftmax, Monitor
 
 
 class FirstFeature(Monitor):
@@ -164,6 +166,49 @@ def test_a_guard_goes_through_a_file_with_its_network(network, monitor, tmp_path
         other.module.head.weight += 1
     with pytest.raises(StorageError, match="another network"):
         assay.load(path, network=other)
+
+
+def test_a_guard_on_a_layer_of_its_own_loads_with_any_network_of_the_same_weights(tmp_path):
+    path = tmp_path / "guard.safetensors"
+    hidden = Network(layered(), layers="first")
+    inputs = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+    guard = Guard(hidden, ActivationBox("first").fit(hidden.observe(inputs)), threshold=0.0)
+    assay.save(guard, path)
+    for other in (Network(layered()), Network(layered(), layers=()), hidden):
+        back = assay.load(path, network=other)
+        assert torch.equal(back(3 * inputs).scores, guard(3 * inputs).scores)
+    assert Network(layered()).layers == ("penultimate",)
+    with pytest.raises(StorageError, match=r"expected an assay\.Network, got Sequential; pass network="):
+        assay.load(path, network=layered())
+    with pytest.raises(StorageError, match=r"another network \(weights, architecture or pooling differ"):
+        assay.load(path, network=Network(layered(), pool="mean"))
+
+
+def layered():
+    torch.manual_seed(0)
+    return nn.Sequential(OrderedDict(first=nn.Linear(2, 4), second=nn.ReLU(), third=nn.Linear(4, 2)))
+
+
+def test_layers_that_a_network_does_not_have_are_said_on_loading(network, monitor, tmp_path):
+    box = ActivationBox("first").fit(Network(layered(), layers="first").observe(torch.zeros(3, 2)))
+    with pytest.raises(InputError, match=r"expected a network that watches \['first'\], got .*penultimate"):
+        Guard(network, box)
+    function = Network.from_function(lambda rows: np.full((len(rows), 2), 0.5), identity="coin")
+    with pytest.raises(InputError, match=r"has no layers, got \['first'\]"):
+        function.watching(["first"])
+
+
+def test_a_failed_calibration_leaves_the_guard_as_it_was(network, monitor, monkeypatch):
+    guard = Guard(network, monitor).calibrate(traced(torch.arange(39.0)), 0.05)
+    before = guard.threshold, guard.calibration
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("assay.guard.guard._class_thresholds", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        guard.calibrate(traced(torch.arange(19.0)), 0.5, per_class=True)
+    assert (guard.threshold, guard.calibration) == before
 
 
 def test_calls_from_several_threads_do_not_mix(network, monitor):

@@ -95,19 +95,21 @@ EXPORTED = {
     "NNGuide": monitors.NNGuide,
     "ReAct": monitors.ReAct,
     "ReAct-KLMatching": lambda: monitors.ReAct(monitors.KLMatching()),
-    "Reconstruction": lambda: monitors.Reconstruction(epochs=1, sample=40),
-    "Reconstruction-per-class": lambda: monitors.Reconstruction(True, "discriminator", epochs=1, sample=20),
+    "Reconstruction": lambda: monitors.Reconstruction(epochs=1, limit=40),
+    "Reconstruction-per-class": lambda: monitors.Reconstruction(
+        per_class=True, measure="discriminator", epochs=1, limit=20
+    ),
     "RelativeMahalanobis": monitors.RelativeMahalanobis,
-    "Standardized": lambda: monitors.Standardized([Energy(), Mahalanobis(), monitors.MaxLogit()]),
-    "Standardized-mean": lambda: monitors.Standardized([Energy(), Mahalanobis()], combine="mean"),
+    "Standardised": lambda: monitors.Standardised([Energy(), Mahalanobis(), monitors.MaxLogit()]),
+    "Standardised-mean": lambda: monitors.Standardised([Energy(), Mahalanobis()], combine="mean"),
     "TemperatureScaled": monitors.TemperatureScaled,
     "ViM": monitors.ViM,
 }
 SOME = Network(cnn())
 REFUSED = {
-    "EnsembleDisagreement": (lambda: monitors.EnsembleDisagreement([SOME, SOME]), "other networks"),
+    "EnsembleDisagreement": (lambda: monitors.EnsembleDisagreement([SOME, SOME]), "runs a network again"),
     "Mahalanobis": (lambda: Mahalanobis(network=SOME, magnitude=0.01), "gradient"),
-    "MonteCarloDropout": (lambda: monitors.MonteCarloDropout(SOME), "dropout masks"),
+    "MonteCarloDropout": (lambda: monitors.MonteCarloDropout(SOME), "runs a network again"),
     "ODIN": (lambda: monitors.ODIN(SOME), "gradient"),
     "Rule": (lambda: monitors.Rule(lambda trace: trace.logits[:, 0] > 0), "code of its user"),
     "AnyOf": (lambda: monitors.AnyOf([Energy(), monitors.ODIN(SOME)]), "gradient"),
@@ -274,7 +276,7 @@ def test_a_guard_over_an_onnx_file_is_exported_with_its_own_graph(path, tmp_path
     network = Network.from_onnx(plain, layers=("/0/Conv_output_0", "penultimate"))
     training = network.observe(images(120, seed=1))
     for layer in network.layers:  # the first is a map, pooled on the way
-        guard = Guard(network, Mahalanobis(layer).fit(training)).calibrate(training, 0.1)
+        guard = Guard(network, Mahalanobis(layer=layer).fit(training)).calibrate(training, 0.1)
         guard.export(path)
         inputs = images(20, seed=4)
         logits, score, alarm = in_onnxruntime(path, {"photo": inputs.numpy()})

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import math
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,8 @@ from safetensors.torch import save_file
 import assay
 from assay import storage
 from assay.errors import StorageError
+from assay.identity import digest
+from assay.storage import folder_whole
 
 
 @storage.storable("test.Box")
@@ -140,7 +143,7 @@ def rewritten(path, **changes):
     with safe_open(str(path), framework="pt") as file:
         metadata = file.metadata() | changes
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    metadata["digest"] = storage._digest(metadata["state"], tensors)
+    metadata["digest"] = digest(metadata["state"], tensors)
     save_file(tensors, str(path), metadata=metadata)
 
 
@@ -202,3 +205,31 @@ def test_files_of_ever_new_sizes_leave_nothing_behind(path):
     for size in range(1000, 1100):
         assay.save(Box(torch.arange(size)), path)
     assert len(ctypes._pointer_type_cache) == known
+
+
+def test_a_folder_is_filled_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "made" / "for" / "it"
+    with folder_whole(target) as fresh:
+        (fresh / "a").write_text("one")
+        assert not target.exists()
+    assert (target / "a").read_text() == "one"
+    (target / "other").write_text("of the user")
+
+    def fail():
+        with folder_whole(target) as fresh:
+            (fresh / "a").write_text("two")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert {path.name: path.read_text() for path in target.iterdir()} == {"a": "one", "other": "of the user"}
+    with folder_whole(target) as fresh:
+        (fresh / "a").write_text("two")
+    assert {path.name: path.read_text() for path in target.iterdir()} == {"a": "two", "other": "of the user"}
+
+
+def test_a_device_is_not_replaced_by_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StorageError, match="no ordinary file"):
+        assay.save(assay.Trace(torch.zeros(1, 2)), tmp_path / "pipe")
+    assert not (tmp_path / "pipe").is_file()

@@ -1,12 +1,13 @@
-"""The reshaping paper's experiment, and how the solver grows.
+"""The reshaping paper's experiment, and how the solver's time grows.
 
     python benchmarks/papers/reshape.py experiment --data ../data/mnist --trials 20
     python benchmarks/papers/reshape.py table --ortools ../h/ortools-venv/bin/python
     python benchmarks/papers/reshape.py growth
     python benchmarks/papers/reshape.py bounds
 
-Every part writes its figures into the cache folder (`--cache`) as it goes, and what is there is not done
-again. Without `--data` the folder is $ASSAY_DATA/mnist, or ../data/mnist beside the repository.
+Every part writes its results into the cache folder (`--cache`) as it goes, and skips what is already there.
+Without `--data` the folder is $ASSAY_DATA/mnist, or ../data/mnist beside the repository. A small run:
+`experiment --trials 1`, `growth --largest 10000`, or `table --points 2000 --solvers assay,highs-simplex`.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from assay import Bins, Histogram, Network, Trace
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 TRAINED, NEURONS, OPERATIONAL, EPSILON = 25_000, 20, 5_300, 0.01
-# The paper's shift: 7, 8, 9 about a fifth each of the test set and 1 to 5 little; the other way outside.
+# The paper's shift: 7, 8 and 9 are about a fifth each of the test set, 1 to 5 rare; in operation the reverse.
 TEST_SHARES = np.array([10, 5, 5, 5, 5, 5, 5, 20, 20, 20], float)
 OPERATIONAL_SHARES = np.array([13, 13, 13, 13, 13, 13, 13, 3, 3, 3], float)
 SIZES = (7_000, 10_000, 14_000, 20_000)
@@ -137,10 +138,9 @@ def experiment(pool: Pool, name: str, trials: int, cache: Path) -> None:
     ranged = ((done["range_lower"] <= truth) & (truth <= done["range_upper"])).mean()
     print(f"truth inside the 95 % interval: {covered:.0%}; inside the range of all weightings: {ranged:.0%}")
     print(f"mean range: {done['range_lower'].mean():.4f} to {done['range_upper'].mean():.4f}")
-    print(
-        f"proven optimal: {int((done['gap'] == 0).sum())}; seconds: {done['seconds'].median():.1f} median, "
-    )
-    print(f"  {done['seconds'].max():.1f} most; kept {done['kept'].min():.0f} to {done['kept'].max():.0f}")
+    print(f"proven optimal: {int((done['gap'] == 0).sum())}")
+    print(f"seconds: {done['seconds'].median():.1f} median, {done['seconds'].max():.1f} most")
+    print(f"kept: {done['kept'].min():.0f} to {done['kept'].max():.0f}")
 
 
 def _trial(pool: Pool, name: str, trial: int, cache: Path) -> dict[str, float]:
@@ -175,7 +175,7 @@ def _trial(pool: Pool, name: str, trial: int, cache: Path) -> dict[str, float]:
 
 
 def _label_free(test: Trace, outside: Trace) -> dict[str, float]:
-    """The label-free estimates of volatility, which see every operational prediction and not only counts."""
+    """The label-free estimates, which see every operational prediction and not only counts."""
     frame = assay.estimate_accuracy(test, Trace(outside.logits)).to_frame()
     return {f"estimate_label-free {row.method}": float(row.value) for row in frame.itertuples()}
 
@@ -236,9 +236,9 @@ def table(
         print(json.dumps(facts | {"kept": result.number_kept, "bound": result.bound}), flush=True)
     script = str(Path(__file__).with_name("reshape_plain.py"))
     for solver in (name for name in solvers if name in ("highs-simplex", "highs-ipm")):
-        subprocess.run([sys.executable, script, str(plain), solver, str(limit)], check=True)
+        subprocess.run([sys.executable, script, str(plain), solver, "--limit", str(limit)], check=True)
     runs = [
-        [python, script, str(plain), solver, str(limit)]
+        [python, script, str(plain), solver, "--limit", str(limit)]
         for solver, python in (("highs-milp", sys.executable), ("scip", ortools))
         if solver in solvers and python
     ]
@@ -247,7 +247,7 @@ def table(
 
 
 def cpu_seconds() -> float:
-    """Of this process and the ones it waited for: what is left of a time when others use the machine too."""
+    """Processor time of this process and its children, which other jobs on the machine do not distort."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
@@ -279,7 +279,7 @@ def bounds() -> None:
 
 
 def histogram_cost(network: Network) -> None:
-    """Counting a batch against the forward pass that gave it."""
+    """The time to count a batch, and that of the forward pass before it."""
     images = torch.rand(256, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     trace = network.observe(images)
     bins = Bins.from_data(trace, width=0.05)
@@ -302,18 +302,20 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("part", choices=["experiment", "table", "growth", "bounds"])
-    parser.add_argument("--data", type=Path, default=default_data())
-    parser.add_argument("--cache", type=Path, default=Path("reshape-cache"))
-    parser.add_argument("--trials", type=int, default=20)
-    parser.add_argument("--points", type=int, default=20_000)
-    parser.add_argument("--largest", type=int, default=GROWTH[-1])
-    parser.add_argument("--solvers", default="assay,highs-simplex,highs-ipm,highs-milp,scip")
-    parser.add_argument("--limit", type=float, default=300.0)
-    parser.add_argument("--ortools", default=None, help="a python that has ortools, in its own environment")
+    parser.add_argument("--data", type=Path, default=default_data(), help="folder with the IDX files")
+    parser.add_argument("--cache", type=Path, default=Path("reshape-cache"), help="folder for results")
+    parser.add_argument("--trials", type=int, default=20, help="experiment: number of trials")
+    parser.add_argument("--points", type=int, default=20_000, help="table: number of test points")
+    parser.add_argument("--largest", type=int, default=GROWTH[-1], help="growth: most test points")
+    parser.add_argument("--solvers", default="assay,highs-simplex,highs-ipm,highs-milp,scip", help="table")
+    parser.add_argument("--limit", type=float, default=300.0, help="table: seconds per solver")
+    parser.add_argument("--ortools", help="table: a python that has ortools, in its own environment")
     options = parser.parse_args()
     if options.part == "bounds":
         bounds()
         return
+    if not options.data.is_dir():
+        parser.error(f"expected the IDX files of MNIST in {options.data}; pass --data, or set ASSAY_DATA")
     options.cache.mkdir(parents=True, exist_ok=True)
     pool = Pool(options.data, options.cache)
     if options.part == "experiment":

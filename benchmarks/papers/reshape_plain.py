@@ -1,16 +1,21 @@
 """The plain program of the paper's Eq. 8, given as it stands to HiGHS or to SCIP through OR-Tools.
 
-    python benchmarks/papers/reshape_plain.py plain.npz highs-milp 300
+    python benchmarks/papers/reshape_plain.py plain.npz highs-milp --limit 300
 
-Needs numpy and scipy, and highspy or ortools, never both: their symbols clash in one process.
+`reshape.py table` writes the problem file and calls this script. It needs numpy and scipy, and highspy or
+ortools, never both: their symbols clash in one process. So it imports nothing of assay.
 """
 
+import argparse
 import json
-import sys
 import time
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+SOLVERS = ("highs-simplex", "highs-ipm", "highs-milp", "scip")
 
 
 def rows_of(stored: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -114,16 +119,28 @@ def with_scip(rows: np.ndarray, portions: np.ndarray, epsilon: float, limit: flo
     }
 
 
-def main(path: str, solver: str, limit: float) -> None:
-    with np.load(path) as stored:
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("problem", type=Path, help="the problem, as reshape.py table writes it (.npz)")
+    parser.add_argument("solver", choices=SOLVERS)
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for the solver (default 300)")
+    options = parser.parse_args()
+    if not options.problem.is_file():
+        parser.error(f"expected a problem file, got {options.problem}; reshape.py table writes one")
+    library = "ortools" if options.solver == "scip" else "highspy"
+    if find_spec(library) is None:
+        parser.error(f"{options.solver} needs {library}, which is not installed; use a Python that has it")
+    with np.load(options.problem) as stored:
         rows, portions = rows_of(stored)
         epsilon = float(stored["epsilon"])
-    if solver == "scip":
-        found = with_scip(rows, portions, epsilon, limit)
+    if options.solver == "scip":
+        found = with_scip(rows, portions, epsilon, options.limit)
     else:
-        found = with_highs(rows, portions, epsilon, solver, limit)
-    print(json.dumps({"solver": solver, **found}), flush=True)
+        found = with_highs(rows, portions, epsilon, options.solver, options.limit)
+    print(json.dumps({"solver": options.solver, **found}), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]))
+    main()

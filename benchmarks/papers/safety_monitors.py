@@ -154,7 +154,7 @@ def prepare(name: str, options: argparse.Namespace) -> None:
     print(f"{name}: accuracy on held-out training data {validation.correct.double().mean():.3f}", flush=True)
     clusters, gamma = BOXES[name]
     chosen: dict[str, monitors.Monitor] = {
-        "ALOOC": monitors.Reconstruction(per_class=True, epochs=options.epochs, sample=1000),
+        "ALOOC": monitors.Reconstruction(per_class=True, epochs=options.epochs, limit=1000),
         "OOB": monitors.ActivationBox(clusters=clusters, projection="isomap", gamma=gamma),
         "ODIN": monitors.ODIN(network, temperature=1000.0, magnitude=MAGNITUDE[name]),
         "MaxSoftmax": monitors.MaxSoftmax(),

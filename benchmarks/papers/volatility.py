@@ -25,9 +25,9 @@ from assay import Network, Trace
 from assay.faults import NOISE, attacked, fgsm_direction, pgd
 from assay.volatility import TrainingRecord
 from assay.volatility.certainty import margins
+from assay.volatility.clean_reference import Reference
 from assay.volatility.comparison import compared, window_log_vcs
 from assay.volatility.evidence import Evidence
-from assay.volatility.reference import Reference
 
 FINE = [round(0.002 * step, 3) for step in range(16)]
 PAPER_A = {"ann": -0.94, "cnn": -0.94, "vgg": -0.89}

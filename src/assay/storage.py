@@ -6,13 +6,13 @@ tree is written. What a file cannot hold, such as a network, is left out and han
 """
 
 import dataclasses
-import hashlib
 import importlib
 import json
 import math
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ import torch
 from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 
 from assay.errors import AssayError, StorageError
+from assay.identity import digest
 
 FORMAT_VERSION = 1
 
@@ -55,19 +56,26 @@ def save(obj: object, path: str | os.PathLike[str]) -> None:
             f"expected an object that assay can save, got {type(obj).__name__}; "
             "save a Trace, a monitor, a Guard or a result"
         )
-    tensors: dict[str, torch.Tensor] = {}
-    tree = json.dumps(_Packer(tensors).pack(obj))
+    packer = _Packer()
+    tree = json.dumps(packer.pack(obj))
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in packer.tensors.items()}
     metadata = {
         "format": "assay",
         "format_version": str(FORMAT_VERSION),
         "kind": _kinds[type(obj)][0],
         "state": tree,
-        "digest": _digest(tree, tensors),
+        "digest": digest(tree, tensors),
     }
     # safetensors' own `save_file` keeps a ctypes type for every length it ever saw: a leak in a service that
     # writes its counts every second.
     specs = {name: _spec(tensor) for name, tensor in tensors.items()}
     write_whole(path, lambda temporary: serialize_file(specs, temporary, metadata=metadata))
+
+
+def fingerprint_of(obj: object) -> str:
+    """A hash of all that a file of `obj` would hold: the same before saving and after loading."""
+    packer = _Identifier()
+    return digest(packer.pack(obj), packer.tensors)
 
 
 def load(path: str | os.PathLike[str], *, network: object | None = None, kind: str | None = None) -> Any:
@@ -82,16 +90,47 @@ def load(path: str | os.PathLike[str], *, network: object | None = None, kind: s
     networks = list(network) if isinstance(network, list | tuple) else [] if network is None else [network]
     try:
         return _Unpacker(tensors, networks).unpack(json.loads(metadata["state"]))
-    except StorageError as error:
+    except AssayError as error:  # one sentence already, with what to do
         raise StorageError(f"{path}: {error}") from error
-    except (AssayError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise StorageError(
             f"{path} does not describe a valid {metadata['kind']} ({error}); save it again"
         ) from error
 
 
+def expect_writable(path: str | os.PathLike[str], *, folder: bool = False) -> None:
+    """An error unless a file, or a folder, can be written at `path`; nothing is made."""
+    target = Path(path)
+    try:
+        place = _nearest(target) if folder else target.absolute().parent
+        if target.is_dir() and not folder:
+            problem = "it is a folder; choose the name of a file"
+        elif target.exists() and not folder and not target.is_file():
+            problem = "it is no ordinary file; choose another"  # a device would be replaced by a file
+        elif not place.is_dir():
+            problem = (
+                f"{place} is a file; choose another folder"
+                if folder
+                else "no such folder; choose a folder that exists and is writable"
+            )
+        elif not os.access(place, os.W_OK | os.X_OK):
+            problem = f"{place} is not writable; choose a folder that is"
+        else:
+            return
+    except OSError as error:
+        problem = f"{error.strerror}; choose another name"
+    raise StorageError(f"cannot write {target}: {problem}")
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or the nearest of its parents that is there."""
+    whole = path.absolute()
+    return next(place for place in (whole, *whole.parents) if place.exists())
+
+
 def write_whole(path: str | os.PathLike[str], write: Callable[[str], object]) -> None:
     """Call `write` on a temporary file beside `path` and rename it, so `path` is whole or untouched."""
+    expect_writable(path)
     target = Path(path)
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -115,6 +154,21 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[str], object]) ->
 def write_text_whole(path: str | os.PathLike[str], text: str) -> None:
     """Write UTF-8 text to `path`, whole or not at all."""
     write_whole(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+
+
+@contextmanager
+def folder_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder to fill; at the end its files replace those of `path`, after an error none does."""
+    target = Path(path)
+    expect_writable(target, folder=True)
+    with tempfile.TemporaryDirectory(dir=_nearest(target), prefix=f".{target.name}.") as fresh:
+        yield Path(fresh)
+        made_folder(target)
+        try:
+            for file in sorted(Path(fresh).iterdir()):
+                os.replace(file, target / file.name)
+        except OSError as error:
+            raise StorageError(f"cannot write {target}: {error.strerror}; choose another folder") from error
 
 
 def made_folder(path: str | os.PathLike[str]) -> Path:
@@ -141,17 +195,6 @@ def _spec(tensor: torch.Tensor) -> TensorSpec:
     )
 
 
-def _digest(tree: str, tensors: Mapping[str, torch.Tensor]) -> str:
-    """Of header and contents, so that neither a flipped bit nor a shape that lies goes unseen."""
-    digest = hashlib.blake2b(tree.encode(), digest_size=16)
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        if tensor.numel():
-            digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
-
-
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
     if not Path(path).is_file():
         raise StorageError(f"expected a file at {path}, found none; check the path")
@@ -170,7 +213,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise StorageError(f"{path} is truncated or damaged ({error}); save it again") from error
-    if _digest(metadata.get("state", ""), tensors) != metadata.get("digest"):
+    if digest(metadata.get("state", ""), tensors) != metadata.get("digest"):
         raise StorageError(f"{path} is damaged: its contents do not match its digest; save it again")
     return metadata, tensors
 
@@ -178,8 +221,8 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch
 class _Packer:
     """From an object to a JSON tree; tensors go aside under a number."""
 
-    def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.tensors = tensors
+    def __init__(self) -> None:
+        self.tensors: dict[str, torch.Tensor] = {}
         self.networks: list[object] = []
 
     def pack(self, value: Any) -> Any:
@@ -196,9 +239,9 @@ class _Packer:
     def _tagged(self, value: Any) -> dict[str, Any]:
         if type(value) in _kinds:
             kind, version = _kinds[type(value)]
-            return {"$kind": kind, "version": version, "state": self.pack(_state(value))}
+            return {"$kind": kind, "version": version, "state": self.pack(self._state(value))}
         if isinstance(value, torch.Tensor):
-            return {"$tensor": self._aside(value.detach().cpu())}
+            return {"$tensor": self._aside(value)}
         if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
             return {"$array": self._aside(torch.from_numpy(np.require(value, requirements=["C", "W"])))}
         if isinstance(value, tuple):
@@ -216,8 +259,13 @@ class _Packer:
 
     def _aside(self, tensor: torch.Tensor) -> str:
         name = str(len(self.tensors))
-        self.tensors[name] = tensor.contiguous()
+        self.tensors[name] = tensor
         return name
+
+    def _state(self, obj: Any) -> dict[str, Any]:
+        if hasattr(obj, "state"):
+            return dict(obj.state())
+        return {field.name: getattr(obj, field.name) for field in dataclasses.fields(obj)}
 
     def _outside(self, network: object) -> int:
         for index, known in enumerate(self.networks):
@@ -225,6 +273,13 @@ class _Packer:
                 return index
         self.networks.append(network)
         return len(self.networks) - 1
+
+
+class _Identifier(_Packer):
+    """For a fingerprint alone: what no file can hold, such as code, stands there as what it calls itself."""
+
+    def _state(self, obj: Any) -> dict[str, Any]:
+        return dict(obj.stated()) if hasattr(obj, "stated") else super()._state(obj)
 
 
 class _Unpacker:
@@ -274,17 +329,17 @@ class _Unpacker:
                 "pass assay.load(path, network=...), on the command line --network"
             )
         network = self.networks[index]
-        if getattr(network, "fingerprint", None) != fingerprint:
+        found = getattr(network, "fingerprint", None)
+        if found is None:
             raise StorageError(
-                "was saved with another network (the weights differ); pass the network it was fitted with"
+                f"expected an assay.Network, got {type(network).__name__}; pass network=assay.Network(module)"
+            )
+        if found != fingerprint:
+            raise StorageError(
+                "was saved with another network (weights, architecture or pooling differ); pass the network "
+                "it was fitted with"
             )
         return network
-
-
-def _state(obj: Any) -> dict[str, Any]:
-    if hasattr(obj, "state"):
-        return dict(obj.state())
-    return {field.name: getattr(obj, field.name) for field in dataclasses.fields(obj)}
 
 
 def _column(series: "pd.Series[Any]") -> Any:

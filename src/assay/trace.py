@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.labels import check_labels, class_numbers
 from assay.storage import storable
+from assay.table import tabled
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
 """What a network takes: one tensor, or a dict of tensors; rows are inputs in either case."""
@@ -40,6 +42,8 @@ class Trace:
                 "give one row of class scores per input"
             )
         object.__setattr__(self, "features", MappingProxyType(dict(self.features)))
+        if self.labels is not None:
+            object.__setattr__(self, "labels", class_numbers(self.labels))
         for name, rows in self._parts():
             if len(rows) != len(self):
                 raise InputError(
@@ -128,6 +132,7 @@ class Trace:
             )
         return self.features[name]
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per input: prediction, confidence and, where labels are known, label and correct."""
         frame: dict[str, Any] = {
@@ -151,16 +156,6 @@ class Trace:
                 else [(f"inputs[{name!r}]", value) for name, value in inputs.items()]
             ),
         ]
-
-
-def check_labels(labels: Tensor, classes: int) -> None:
-    """Every label names an output of the network; a clear error where one does not (99 of 10, or -100)."""
-    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
-        raise InputError(
-            f"expected labels from 0 to {classes - 1}, one per output of the network, got "
-            f"{int(labels.min())} to {int(labels.max())}; leave out rows of unknown classes, or number the "
-            "classes as the network does"
-        )
 
 
 def _joined(inputs: list[Inputs]) -> Inputs | None:

@@ -63,7 +63,7 @@ def guards(network):
     monitors = {
         "maha": assay.monitors.Mahalanobis(),
         "msp": assay.monitors.MaxSoftmax(),
-        "range": assay.monitors.InputRange(0.0, 0.75),
+        "range": assay.monitors.InputRange(low=0.0, high=0.75),
         "coin": CoinToss(),
     }
     return {

@@ -24,7 +24,7 @@ def counts_of(truth, alarm):
 
 
 @pytest.mark.filterwarnings("ignore:A single label was found")
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=40))
 def test_counted_measures_agree_with_scikit_learn(pairs):
     truth, alarm = (np.array(column) for column in zip(*pairs, strict=True))
@@ -54,7 +54,7 @@ def test_the_papers_micro_f1_is_the_weighted_one():
     assert found["micro_f1"] == pytest.approx(0.48, abs=0.01)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 6)), min_size=2, max_size=40))
 def test_auroc_agrees_with_scikit_learn_ties_included(pairs):
     truth, scores = np.array([t for t, _ in pairs]), np.array([float(s) for _, s in pairs])
@@ -101,7 +101,7 @@ def test_bootstrap_intervals_are_those_of_drawing_rows():
 
 
 @pytest.mark.filterwarnings("ignore:A single label was found")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(-1, 4), st.integers(-1, 4)), min_size=1, max_size=30))
 def test_multiclass_mcc_agrees_with_scikit_learn(pairs):
     labels, answers = (np.array(column) for column in zip(*pairs, strict=True))

@@ -1,5 +1,6 @@
 """A run measures what the guards do, resumes where it was, and draws honest conclusions."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -133,6 +134,32 @@ def test_cells_of_another_threshold_seed_or_data_are_not_taken_over(guards, scen
     assert len(list(tmp_path.glob("*.json"))) == 4
 
 
+def test_cells_of_another_fit_are_not_taken_over(network, scenarios, data, tmp_path):
+    """Two boxes with the same settings and the same threshold, fitted on other data."""
+    monitor = assay.monitors.ActivationBox(layer="penultimate")
+    guards = {"box": Guard(network, monitor, threshold=0.0)}
+    narrow, wide = (network.observe(data[0] * scale) for scale in (0.5, 1.0))
+    monitor.fit(narrow)
+    first = assay.run_benchmark(guards, scenarios[:1], checkpoint=tmp_path)
+    monitor.fit(wide)
+    resumed = assay.run_benchmark(guards, scenarios[:1], checkpoint=tmp_path)
+    alone = assay.run_benchmark(guards, scenarios[:1])
+    assert resumed.table["specific_mcc"][0] == alone.table["specific_mcc"][0]
+    assert resumed.table["clean_false_alarms"][0] < first.table["clean_false_alarms"][0]
+
+
+def test_results_of_what_has_no_identity_are_not_kept(guards, network, scenarios, tmp_path):
+    rule = assay.monitors.Rule(lambda trace: trace.logits[:, 0] > 0, needs_inputs=False)
+    nameless = {"rule": Guard(network, rule.fit(network.observe(torch.zeros(9, 1, 8, 8))), threshold=0.5)}
+    for options in ({"checkpoint": tmp_path}, {"readouts": tmp_path}):
+        with pytest.raises(InputError, match="pass name="):
+            assay.run_benchmark(nameless, scenarios[:1], **options)
+    assert len(assay.run_benchmark(nameless, scenarios[:1]).table) == 1
+    unknown = dataclasses.replace(scenarios[0], fingerprint="")
+    with pytest.raises(InputError, match=r"Scenario\.of"):
+        assay.run_benchmark({"msp": guards["msp"]}, [unknown], checkpoint=tmp_path)
+
+
 def test_readouts_let_others_evaluate_their_own_way(guards, scenarios, result, tmp_path):
     assay.run_benchmark({"maha": guards["maha"]}, scenarios, readouts=tmp_path, checkpoint=tmp_path / "c")
     files = sorted(tmp_path.glob("*.parquet"))
@@ -203,9 +230,38 @@ def test_ranks_agree_with_the_textbook_and_scipy(tmp_path):
     assert found.best == "a"
     far = np.abs(ranks[0] - ranks) > found.critical_difference
     assert found.rivals == [name for name, out in zip("abcd", far, strict=True) if not out and name != "a"]
-    assert found.plot().axes[0].get_title()
+    # What scikit-posthocs 0.17.1 gave for these values (posthoc_nemenyi_friedman).
+    assert found.pairs[list("abcd")].to_numpy() == pytest.approx(
+        np.array(
+            [
+                [1.0, 0.05989401, 0.03497675, 0.02628299],
+                [0.05989401, 1.0, 0.99716932, 0.99062298],
+                [0.03497675, 0.99716932, 1.0, 0.99964217],
+                [0.02628299, 0.99062298, 0.99964217, 1.0],
+            ]
+        ),
+        abs=1e-8,
+    )
     assay.save(found, tmp_path / "ranking")
     assert assay.load(tmp_path / "ranking").rivals == found.rivals
+
+
+def test_the_diagram_names_every_guard_and_joins_those_that_cannot_be_told_apart():
+    generator = np.random.default_rng(0)
+    found = ranking(
+        table_of(generator.normal(size=(30, 4)) + np.array([1.5, 0.5, 0.5, 0])), "specific_mcc", 0.05
+    )
+    assert found.alike == [["a", "b"], ["b", "c", "d"]]  # a differs from c and d: see the p-values above
+    (axes,) = found.plot().axes
+    assert axes.get_title().startswith("Average rank by specific mcc over 30 scenarios")
+    assert sorted(text.get_text().strip() for text in axes.texts) == sorted(
+        [f"{name} ({found.ranks[name]:.2f})" for name in "ab"]
+        + [f"({found.ranks[name]:.2f}) {name}" for name in "cd"]
+    )
+    bars = [line.get_xdata().tolist() for line in axes.lines if line.get_linewidth() == 2]
+    assert bars == [[found.ranks["a"], found.ranks["b"]], [found.ranks["b"], found.ranks["d"]]]
+    # Where the guards as a whole do not differ, no pair does, whatever its own test says.
+    assert dataclasses.replace(found, p_value=0.2).alike == [["a", "b", "c", "d"]]
 
 
 def test_ties_share_ranks_and_equal_guards_do_not_differ():
@@ -213,9 +269,17 @@ def test_ties_share_ranks_and_equal_guards_do_not_differ():
     assert list(found.ranks.values()) == [2.0, 2.0, 2.0]
     assert found.p_value == 1.0
     assert len(found.rivals) == 2
+    # Some ties; what scikit-posthocs 0.17.1 gave for these values.
+    tied = ranking(
+        table_of([[1, 1, 2, 0], [0.5] * 4, [3, 2, 2, 1], [0.1, 0.4, 0.4, 0.2], [2, 1, 0, 0]]),
+        "specific_mcc",
+        0.05,
+    )
+    assert tied.pairs["d"].to_numpy() == pytest.approx([0.45593277] * 3 + [1], abs=1e-8)
+    assert tied.pairs["a"].to_numpy() == pytest.approx([1, 1, 1, 0.45593277], abs=1e-8)
     two = ranking(table_of([[0.1 * row + 0.5, 0.1 * row] for row in range(10)]), "specific_mcc", 0.05)
     assert two.p_value < 0.05
-    assert two.rivals == []
+    assert two.rivals == two.alike == []
     with pytest.raises(InputError, match="at least two guards and two scenarios"):
         ranking(table_of([[1.0]]), "specific_mcc", 0.05)
 

@@ -138,7 +138,7 @@ def test_bad_input_gets_one_clear_sentence_before_any_work(network, data):
         build(inputs, labels + 2, network=network)
     with pytest.raises(InputError, match="expected labels from 0"):
         build(inputs, labels - 1)
-    with pytest.raises(InputError, match="one integer label per input"):
+    with pytest.raises(InputError, match="one label per input"):
         build(inputs, labels[:10])
     with pytest.raises(InputError, match="at least one image"):
         build(inputs[:0], labels[:0])

@@ -162,6 +162,8 @@ def test_a_check_is_saved_whole_with_its_guard(found, network, tmp_path):
         (torch.zeros(300, 1, 8, 8), "without labels"),
         ((torch.zeros(20, 1, 8, 8), torch.zeros(20, dtype=torch.long)), "at least 200 inputs"),
         ((torch.zeros(300, 1, 8, 8), torch.zeros(20, dtype=torch.long)), "300 inputs and 20 labels"),
+        ((torch.zeros(300, 1, 8, 8), torch.full((300,), 0.5)), "whole class numbers, got 0.5"),
+        ((torch.zeros(300, 1, 8, 8), torch.zeros(300, 10)), "one-hot"),
     ],
 )
 def test_data_that_cannot_be_checked_is_refused_in_a_sentence(network, data, words):
@@ -177,11 +179,14 @@ def test_data_that_cannot_be_checked_is_refused_in_a_sentence(network, data, wor
         ({"least_mira": float("inf")}, "least_mira"),
         ({"least_accuracy": -0.1}, "least_accuracy"),
         ({"false_alarm_rate": float("nan")}, "false_alarm_rate"),
-        ({"low": 1.0, "high": 0.0}, "expected low below high"),
+        ({"low": 1.0, "high": 0.0}, "low below high, got 1.0 and 0.0"),
+        ({"low": float("nan")}, "low below high, got nan"),
+        ({"accuracy_threshold": 2.0}, "accuracy_threshold between 0 and 1"),
+        ({"faults": ["rain of frogs"]}, "rain of frogs"),
     ],
 )
-def test_what_cannot_be_wanted_is_refused_before_any_work(network, options, words, monkeypatch):
-    monkeypatch.setattr(assay.Network, "observe", None)
+def test_settings_that_make_no_sense_are_refused_before_any_work(network, monkeypatch, options, words):
+    monkeypatch.setattr(assay.monitors.Monitor, "fit", lambda *_: pytest.fail("a monitor was fitted"))
     with pytest.raises(assay.AssayError, match=words):
         assay.check_network(network, assay.data.digits()[1], **options)
 
@@ -202,7 +207,12 @@ def test_a_layer_wider_than_the_data_is_measured_with_a_shrunk_covariance(networ
 
     for rows, estimator in ((200, "ledoit_wolf"), (1000, "empirical")):
         trace = assay.Trace(torch.zeros(rows, 2), {"penultimate": torch.zeros(rows, 128)})
-        assert _estimator(trace) == {"estimator": estimator}
+        assert _estimator(trace) == estimator
+
+
+def test_a_network_that_watches_no_layer_cannot_be_checked(network):
+    with pytest.raises(assay.AssayError, match="layers='penultimate'"):
+        assay.check_network(assay.Network(network.module, layers=()), assay.data.digits()[1])
 
 
 def test_the_command_writes_report_guard_and_junit_and_its_status_is_the_verdict(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ import assay
 from assay.cli.annotate import annotate
 from assay.cli.precision import precision
 from assay.errors import InputError
-from assay.omniinput.annotation_store import AnnotationStore
+from assay.omniinput.annotation.store import AnnotationStore
 
 MODULE = """
 def judge(inputs):

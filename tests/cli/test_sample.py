@@ -1,9 +1,11 @@
 """`assay sample` as a person or a pipeline meets it."""
 
 import json
+import socket
 
 import numpy as np
 import pytest
+import torch
 import typer
 from typer.testing import CliRunner
 
@@ -24,6 +26,10 @@ def network():
     torch.manual_seed(0)
     first, last = torch.nn.Linear(9, 4), torch.nn.Linear(4, 2)
     return torch.nn.Sequential(torch.nn.Flatten(), first, torch.nn.ReLU(), last)
+
+def convolutional():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(8, 3))
 
 def language_model():
     table = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
@@ -90,3 +96,101 @@ def test_what_makes_no_sense_is_an_error_of_assay(run):
         result = run(*arguments)
         assert isinstance(result.exception, InputError)
         assert message in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        ("convolutional", ("--shape", "4x4"), "got 4x4; give --shape 1x4x4"),
+        ("convolutional", ("--shape", "16"), "on which its forward pass fails"),
+        ("convolutional", ("--shape", "1x4x4", "--class", "3"), "--class of 0 to 2, got 3"),
+        ("convolutional", ("--shape", "1x4x4", "--class", "-1"), "--class of 0 to 2, got -1"),
+        ("convolutional", ("--shape", "1x4x4", "--scale", "0"), "--scale above 0, got 0"),
+        ("convolutional", ("--shape", "1x4x4", "--scale", "nan"), "--scale above 0, got nan"),
+        ("network", ("--shape", "1x1x9x2"), "on which its forward pass fails"),
+    ],
+)
+def test_a_network_and_a_shape_that_do_not_fit_are_one_sentence(run, tmp_path, model, options, words):
+    result = run(f"models_to_sample:{model}", "--kind", "logit", *options)
+    assert isinstance(result.exception, InputError)
+    assert words in str(result.exception)
+    assert "\n" not in str(result.exception)
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    """Every attempt to reach another machine is noted and fails."""
+    asked = []
+
+    def refuse(*place, **_):
+        asked.append(place)
+        raise OSError("no network in tests")
+
+    for name in ("getaddrinfo", "create_connection"):
+        monkeypatch.setattr(socket, name, refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    return asked
+
+
+def test_a_language_model_is_not_fetched_unless_that_is_allowed(run, offline):
+    result = run("nobody/such-a-model", "--kind", "language-model")
+    assert isinstance(result.exception, InputError)
+    assert "--allow-download" in str(result.exception)
+    assert offline == []
+    with pytest.raises(InputError, match="allow_download=True"):
+        assay.CausalLM.from_huggingface("nobody/such-a-model", 4)
+    assert offline == []
+
+
+def test_a_language_model_that_was_downloaded_before_is_found_by_its_name(tmp_path, monkeypatch, offline):
+    from huggingface_hub import constants
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    # As the hub's own library lays its downloads out.
+    stored = tmp_path / "models--nobody--such-a-model"
+    config = GPT2Config(vocab_size=4, n_positions=8, n_embd=4, n_layer=1, n_head=1)
+    GPT2LMHeadModel(config).save_pretrained(stored / "snapshots" / ("0" * 40))
+    (stored / "refs").mkdir()
+    (stored / "refs" / "main").write_text("0" * 40)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    assert assay.CausalLM.from_huggingface("nobody/such-a-model", 4).values == 4
+    assert offline == []
+
+
+def test_a_language_model_may_be_asked_for_by_name(run, monkeypatch):
+    import transformers
+
+    asked = []
+
+    def from_pretrained(name, **options):
+        asked.append((name, options))
+        raise OSError("no network in tests")
+
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", from_pretrained)
+    result = run("nobody/such-a-model", "--kind", "language-model", "--allow-download")
+    assert "check the name and the connection" in str(result.exception)
+    assert asked == [("nobody/such-a-model", {"local_files_only": False})]
+
+
+def test_a_language_model_in_a_folder_needs_no_network(run, tmp_path, offline):
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    words = {word: number for number, word in enumerate("abcd")}
+    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words, "a"))).save_pretrained(
+        tmp_path / "lm"
+    )
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=4, n_positions=8, n_embd=4, n_layer=1, n_head=1, initializer_range=1.0)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path / "lm")
+    result = run("lm", "--kind", "language-model", "--length", "3", "--bins", "0:12:6", "--budget", "1500")
+    assert result.exit_code in (0, 3), result.output
+    assert offline == []
+
+
+def test_what_is_no_language_model_is_an_error_of_assay(run, tmp_path):
+    (tmp_path / "folder").mkdir()
+    for model in ("folder", "models_to_sample:network"):
+        result = run(model, "--kind", "language-model")
+        assert isinstance(result.exception, InputError)

@@ -104,7 +104,7 @@ def test_what_does_not_fit_together_is_refused(folder, tmp_path):
     (folder / LABELS).write_bytes(idx_bytes(np.array([2, 0])))
     with pytest.raises(InputError, match=r"one label per input \(3\), got 2"):
         read_idx(folder / IMAGES)
-    with pytest.raises(InputError, match="one whole number per input"):
+    with pytest.raises(InputError, match="one class number per input"):
         read_idx(folder / IMAGES, folder / IMAGES)
     (folder / LABELS).unlink()
     with pytest.raises(InputError, match=f"beside it in {LABELS}"):

@@ -118,7 +118,7 @@ def test_folders_without_images_are_said(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["png", "bmp", "gif", "tif", "jpg", "webp", "ppm"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(place=st.integers(0), value=st.integers(0, 255), cut=st.booleans())
 @pytest.mark.filterwarnings("ignore")
 def test_a_damaged_image_is_read_or_refused_but_never_crashes(tmp_path_factory, suffix, place, value, cut):

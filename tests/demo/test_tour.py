@@ -3,9 +3,11 @@
 from html.parser import HTMLParser
 
 import pytest
+import torch
 
-from assay.demo import everything
+from assay.demo import everything, tour
 from assay.demo.tour import CHAPTERS, run_demo
+from assay.report import Section
 
 
 class Headings(HTMLParser):
@@ -54,3 +56,23 @@ def test_the_report_holds_every_chapter_and_its_pictures(demo):
     for section in sections:
         assert any(section.title in heading for heading in page.found)
     assert page.pictures >= sum(len(section.figures) for section in sections)
+
+
+def test_small_tensors_are_not_handed_from_thread_to_thread(monkeypatch, tmp_path):
+    """With two threads the demo took more than three times as much of the processors."""
+    seen = []
+
+    def chapter(setting):
+        seen.append(torch.get_num_threads())
+        return Section("Title", "Words.", question="Why?", advice="Do.")
+
+    monkeypatch.setattr(tour, "prepared", lambda seed: None)
+    monkeypatch.setattr(tour, "CHAPTERS", (chapter,))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        run_demo(tmp_path / "report.html", quiet=True)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1]

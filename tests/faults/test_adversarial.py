@@ -179,7 +179,7 @@ def test_dicts_are_attacked_in_their_floating_tensor_only_where_the_network_look
     assert (direction[1, 2:] == 0).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 10_000),
     norm=st.sampled_from(NORMS),

@@ -44,7 +44,7 @@ def test_surprisal_agrees_with_fifty_digits_from_0_to_a_million(dimensions):
     assert surprisal(statistics, d) == pytest.approx(expected, rel=2e-12, abs=1e-300)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(dimensions=st.integers(1, 1024), ratio=st.floats(0.3, 6))
 def test_nothing_jumps_where_one_form_gives_way_to_the_next(dimensions, ratio):
     assert float(surprisal(ratio * dimensions, dimensions)) == pytest.approx(

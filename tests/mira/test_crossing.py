@@ -14,7 +14,7 @@ def falling(margins):
     return lambda epsilon: float((margins > epsilon).mean())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     seed=st.integers(0, 10_000),
     threshold=st.floats(0.05, 0.95),

@@ -8,7 +8,7 @@ from torch import nn
 
 import assay
 from assay.mira.shuffle import shuffled
-from assay.monitors.separation import separation
+from assay.statistics.auroc import separation
 
 
 class Product(nn.Module):

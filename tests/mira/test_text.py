@@ -71,7 +71,7 @@ def test_the_score_is_that_of_the_embeddings_moved_by_hand(network, data):
     )
     embedded = network.embed(network.encode(words))
     direction = assay.faults.fgsm_direction(network, embedded, labels)
-    moved = assay.faults.attacked(embedded, direction, 0.2, None, None)
+    moved = assay.faults.attacked(embedded, direction, 0.2, low=None, high=None)
     monitor = assay.monitors.Mahalanobis().fit(network.observe(train))
     clean, after = (
         assay.mira.surprisal(monitor.score(network.observe(inputs)).numpy(), 8).mean()

@@ -43,7 +43,9 @@ def test_every_auroc_is_what_the_tuned_monitor_gives_by_hand(validation, network
     for row in validation.detections.itertuples():
         network = networks[row.network]
         monitor = {
-            "ODIN": lambda n=network, r=row: assay.monitors.ODIN(n, r.temperature, r.magnitude),
+            "ODIN": lambda n=network, r=row: assay.monitors.ODIN(
+                n, temperature=r.temperature, magnitude=r.magnitude
+            ),
             "Mahalanobis": lambda n=network, r=row: assay.monitors.Mahalanobis(
                 network=n, magnitude=r.magnitude
             ),

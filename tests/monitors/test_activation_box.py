@@ -12,9 +12,9 @@ import assay
 from assay import Trace
 from assay.errors import InputError
 from assay.monitors import ActivationBox
-from assay.monitors.class_rows import UNSEEN
-from assay.monitors.clusters import assigned, elbow
-from assay.monitors.projection import geodesic, projected
+from assay.monitors.parts.class_rows import UNSEEN
+from assay.monitors.parts.clusters import assigned, elbow
+from assay.monitors.parts.projection import geodesic, projected
 
 
 def trace_of(features, classes, labels=None, count=3):
@@ -101,10 +101,10 @@ def test_one_sample_and_constant_features_give_finite_scores(projection):
     assert (moved > 0).all()
 
 
-def scikit_learn_isomap(landmarks, neighbors):
+def scikit_learn_isomap(landmarks, neighbours):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns where the graph falls apart, and joins the parts
-        return Isomap(n_neighbors=neighbors, eigen_solver="dense").fit(landmarks.numpy())
+        return Isomap(n_neighbors=neighbours, eigen_solver="dense").fit(landmarks.numpy())
 
 
 def test_isomap_agrees_with_scikit_learn_on_new_points():
@@ -124,17 +124,17 @@ def test_isomap_joins_separate_clouds_as_scikit_learn_does():
 
 
 def test_the_elbow_finds_the_number_of_separate_blobs():
-    centers = torch.tensor([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0], [50.0, 50.0]])
+    centres = torch.tensor([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0], [50.0, 50.0]])
     noise = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
-    assert assigned(centers[torch.arange(200) % 4] + noise, "elbow", 0).max() == 3
+    assert assigned(centres[torch.arange(200) % 4] + noise, "elbow", 0).max() == 3
     assert elbow(np.array([5.0])) == elbow(np.array([0.0, 0.0, 0.0])) == 1
     assert elbow(np.array([5.0, 1.0])) == 2
 
 
 @pytest.mark.parametrize("projection", [None, "pca", "isomap"])
 def test_a_stream_gives_the_state_of_the_whole_and_files_keep_it(blobs, projection, tmp_path):
-    monitor = ActivationBox(projection=projection, sample=30, landmarks=40).fit(blobs)
-    streamed = ActivationBox(projection=projection, sample=30, landmarks=40)
+    monitor = ActivationBox(projection=projection, limit=30, landmarks=40).fit(blobs)
+    streamed = ActivationBox(projection=projection, limit=30, landmarks=40)
     streamed.fit(blobs[start : start + 17] for start in range(0, 120, 17))
     asked = Trace(blobs.logits, {"penultimate": blobs.features["penultimate"] * 2})
     assert torch.equal(monitor.score(asked), streamed.score(asked))

@@ -25,7 +25,7 @@ def random_trace(seed, rows, width, classes=3):
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1000), st.sampled_from([1, 7, 8, 63, 64, 65, 130]))
 def test_distances_equal_the_plain_comparison_for_any_width(seed, width):
     known, asked = random_trace(seed, 40, width), random_trace(seed + 1, 25, width)
@@ -77,7 +77,7 @@ def test_the_threshold_says_what_is_on():
     features = torch.tensor([[0.4], [0.6]])
     trace = trace_of(features, [0, 0])
     assert ActivationPattern().fit(trace[:1]).score(trace).tolist() == [0, 0]
-    assert ActivationPattern(threshold=0.5).fit(trace[:1]).score(trace).tolist() == [0, 1]
+    assert ActivationPattern(on_above=0.5).fit(trace[:1]).score(trace).tolist() == [0, 1]
 
 
 def test_files_keep_the_scores_and_one_row_scores_as_in_a_batch(tmp_path):

@@ -63,8 +63,8 @@ def test_without_labels_predictions_are_the_classes(trace):
 
 
 def test_a_sample_bounds_what_the_detector_gets(trace):
-    monitor = adapt(NearestMean(), sample=30, seed=1).fit(trace)
-    streamed = adapt(NearestMean(), sample=30, seed=1).fit([trace[:11], trace[11:]])
+    monitor = adapt(NearestMean(), limit=30, seed=1).fit(trace)
+    streamed = adapt(NearestMean(), limit=30, seed=1).fit([trace[:11], trace[11:]])
     assert monitor.detector.rows == 30
     assert torch.equal(monitor.score(trace), streamed.score(trace))
 

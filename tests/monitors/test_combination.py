@@ -17,7 +17,7 @@ from assay.monitors import (
     MaxSoftmax,
     Monitor,
     Rule,
-    Standardized,
+    Standardised,
 )
 
 
@@ -61,17 +61,17 @@ def test_member_p_values_equal_the_definition():
     np.testing.assert_allclose(
         AllOf(members, prefit=True).fit(reference).score(asked), -np.log(p.max(axis=0))
     )
-    fisher = Standardized(members, prefit=True).fit(reference).score(asked)
+    fisher = Standardised(members, prefit=True).fit(reference).score(asked)
     scipy = [-np.log(combine_pvalues(column, "fisher").pvalue) for column in p.T]
     np.testing.assert_allclose(fisher, scipy, atol=1e-12)
-    mean = Standardized(members, combine="mean", prefit=True).fit(reference).score(asked)
+    mean = Standardised(members, combine="mean", prefit=True).fit(reference).score(asked)
     np.testing.assert_allclose(mean, -np.log(2 * p.mean(axis=0)))
     for combine in ("fisher", "mean"):
-        alone = Standardized(members[0], combine=combine, prefit=True).fit(reference).score(asked)
+        alone = Standardised(members[0], combine=combine, prefit=True).fit(reference).score(asked)
         np.testing.assert_allclose(alone, -np.log(p[0]), atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", [AnyOf, AllOf, Standardized])
+@pytest.mark.parametrize("kind", [AnyOf, AllOf, Standardised])
 def test_false_alarms_stay_below_the_level_asked_for(kind):
     reference, asked = trace_of(0, 1000), trace_of(1, 20_000)
     members = [Feature(column).fit(reference) for column in range(3)]
@@ -92,9 +92,9 @@ def test_any_hears_one_member_and_all_waits_for_every_one():
 
 def test_rules_and_data_work_together():
     train = trace_of(0)
-    rule = Rule(lambda trace: trace.inputs.amax(dim=1) > 1, "overexposed")
+    rule = Rule(lambda trace: trace.inputs.amax(dim=1) > 1, name="overexposed")
     combination = AnyOf([GaussianInterval(), rule, MaxSoftmax()]).fit(train)
-    assert combination.needs_inputs
+    assert combination.needs.inputs
     assert combination.layers == ("penultimate",)
     bright = Trace(train.logits, train.features, inputs=train.inputs + 1)
     # Never violated in n reference rows: p = 1 / (n + 1), the least there is.
@@ -110,7 +110,7 @@ def test_members_never_meet_the_reference_rows():
             seen.extend(float(value) for trace in traces for value in trace.layer(self.layer)[:, 0])
 
     train = trace_of(0)
-    combination = Standardized(Watching(), held_out=0.3).fit(train)
+    combination = Standardised(Watching(), held_out=0.3).fit(train)
     reference = combination.reference_[0].tolist()
     assert not set(seen) & set(reference)
     assert sorted(seen + reference) == sorted(train.features["penultimate"][:, 0].tolist())
@@ -121,10 +121,10 @@ def test_a_stream_read_once_gives_the_state_of_the_whole_and_files_keep_it(prefi
     train, asked = trace_of(0), trace_of(1, 60, shift=0.5)
 
     def combination():
-        members = [ActivationBox(clusters=2), GaussianInterval(), InputRange(0.0, 0.9)]
+        members = [ActivationBox(clusters=2), GaussianInterval(), InputRange(low=0.0, high=0.9)]
         if prefit:
             members = [member.fit(train) for member in members]
-        return AnyOf(members, reference=50, prefit=prefit, seed=4)
+        return AnyOf(members, limit=50, prefit=prefit, seed=4)
 
     whole = combination().fit(train)
     streamed = combination().fit(train[start : start + 37] for start in range(0, 400, 37))
@@ -169,7 +169,7 @@ def test_a_member_without_a_number_makes_the_combination_so():
     asked = trace_of(1, 3)
     asked.features["penultimate"][1, 0] = torch.nan
     asked.features["penultimate"][2, 0] = torch.inf
-    for kind in (AnyOf, AllOf, Standardized):
+    for kind in (AnyOf, AllOf, Standardised):
         scores = kind([Feature(0), Feature(1)]).fit(train).score(asked)
         assert scores.isnan().tolist() == [False, True, False]
 
@@ -185,11 +185,11 @@ def test_wrong_members_and_options_are_refused():
     for members, message in (([], "at least one"), ([MaxSoftmax], "monitor"), ([member, member], "twice")):
         with pytest.raises(InputError, match=message):
             AnyOf(members)
-    for options in ({"reference": 0}, {"held_out": 1.0}):
+    for options in ({"limit": 0}, {"held_out": 1.0}):
         with pytest.raises(InputError, match=next(iter(options))):
             AllOf([member], **options)
     with pytest.raises(InputError, match="combine"):
-        Standardized(member, combine="stouffer")
+        Standardised(member, combine="stouffer")
     with pytest.raises(InputError, match="too few"):
         AnyOf([member]).fit(trace_of(0, 1))
     with pytest.raises(NotFittedError, match="MaxSoftmax"):

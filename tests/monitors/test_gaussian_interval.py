@@ -7,7 +7,7 @@ import assay
 from assay import Trace
 from assay.errors import InputError
 from assay.monitors import GaussianInterval
-from assay.monitors.class_rows import UNSEEN
+from assay.monitors.parts.class_rows import UNSEEN
 
 
 def trace_of(features, classes, labels=None):

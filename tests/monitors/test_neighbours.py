@@ -5,7 +5,8 @@ import torch
 
 from assay import Trace
 from assay.errors import InputError
-from assay.monitors import KNN, NNGuide, search
+from assay.monitors import KNN, NNGuide
+from assay.monitors.parts import nearest as search
 
 
 def trace_of(rows, size, seed, classes=3):
@@ -73,7 +74,7 @@ def test_fewer_rows_than_neighbours_use_all_and_say_so(library, cls):
 
 @pytest.mark.parametrize("cls", [KNN, NNGuide])
 def test_a_sample_bounds_what_is_kept(cls):
-    monitor = cls(k=2, sample=25).fit(trace_of(200, 6, seed=0))
+    monitor = cls(k=2, limit=25).fit(trace_of(200, 6, seed=0))
     assert monitor.bank_.shape == (25, 6)
 
 
@@ -94,8 +95,8 @@ def test_a_broken_row_scores_nan(library, broken):
         assert torch.isnan(cls(k=5).fit(training).score(trace)).tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize("arguments", [{"k": 0}, {"sample": 0}])
+@pytest.mark.parametrize("arguments", [{"k": 0}, {"limit": 0}])
 def test_arguments_out_of_range_are_refused(arguments):
     for cls in (KNN, NNGuide):
-        with pytest.raises(InputError, match="expected k and sample"):
+        with pytest.raises(InputError, match=f"expected .*{next(iter(arguments))} of at least 1"):
             cls(**arguments)

@@ -1,21 +1,28 @@
 """What every monitor owes, checked for every public monitor class of `assay.monitors`.
 
-A monitor that is built without arguments is found and tested by itself. One that needs arguments, or is slow
-with its own, has a line in ARGUMENTS; further ways to build a monitor worth testing have one in VARIANTS.
+Monitors are found by themselves and built with the values in ARGUMENTS where they need some; further ways to
+build a monitor worth testing have a line in VARIANTS. What a monitor says it needs (`monitor.needs`) and what
+it keeps (`monitor.metadata`) are compared with what it does.
 """
 
 import inspect
+import math
+from collections import Counter
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 import assay
 from assay import Network, Trace, monitors
 from assay.errors import InputError, NotFittedError
-from assay.monitors import Energy, MaxSoftmax, Monitor
+from assay.monitors import Energy, Monitor
+from assay.monitors.metadata import Labels
 
 CLASSES = 3
+FITTED, FEATURES = 600, 64
 
 
 def images(count, seed):
@@ -45,30 +52,32 @@ NETWORK = Network(module(0))
 SECOND = Network(module(1))
 
 ARGUMENTS = {
-    "AllOf": lambda: monitors.AllOf([Energy(), monitors.GaussianInterval()]),
-    "AllowedClasses": lambda: monitors.AllowedClasses([0, 1]),
-    "AnyOf": lambda: monitors.AnyOf([Energy(), monitors.Mahalanobis()]),
-    "EnsembleDisagreement": lambda: monitors.EnsembleDisagreement([NETWORK, SECOND]),
-    "InputRange": lambda: monitors.InputRange(low=0.0, high=0.9),
-    "MonteCarloDropout": lambda: monitors.MonteCarloDropout(NETWORK),
-    "ODIN": lambda: monitors.ODIN(NETWORK),
-    "Reconstruction": lambda: monitors.Reconstruction(epochs=2),
-    "Rule": lambda: monitors.Rule(lambda trace: trace.logits.amax(dim=1) > 0.5),
-    "Standardized": lambda: monitors.Standardized([Energy(), monitors.Mahalanobis()]),
-    "TemperatureScaled": lambda: monitors.TemperatureScaled(MaxSoftmax()),
+    "allowed": lambda: [0, 1],
+    "epochs": lambda: 2,
+    "high": lambda: 0.9,
+    "low": lambda: 0.0,
+    "members": lambda: [Energy(), monitors.Mahalanobis()],
+    "network": lambda: NETWORK,
+    "networks": lambda: [NETWORK, SECOND],
+    "predicate": lambda: lambda trace: trace.known_inputs.flatten(1).amax(dim=1) > 1,
 }
+"""By name: values for arguments that have no default, and for those whose default is slow."""
+
+SLOW = {"epochs"}
 
 VARIANTS = {
+    "AllOf-abstraction": lambda: monitors.AllOf([Energy(), monitors.GaussianInterval()]),
+    "ODIN-still": lambda: monitors.ODIN(NETWORK, magnitude=0.0),
+    "Reconstruction-per-class": lambda: monitors.Reconstruction(per_class=True, epochs=1),
+    "Rule-logits": lambda: monitors.Rule(lambda trace: trace.logits[:, 0] > 0.5, needs_inputs=False),
+    "AnyOf-inputs": lambda: monitors.AnyOf([Energy(), monitors.InputRange(low=0.0, high=0.9)]),
     "Mahalanobis-per-class": lambda: monitors.Mahalanobis(covariance="per_class"),
     "Mahalanobis-ledoit-wolf": lambda: monitors.Mahalanobis(estimator="ledoit_wolf"),
     "Mahalanobis-perturbed": lambda: monitors.Mahalanobis(network=NETWORK, magnitude=0.01),
     "RelativeMahalanobis-oas": lambda: monitors.RelativeMahalanobis(estimator="oas"),
-    "KNN-sampled": lambda: monitors.KNN(k=3, sample=20),
-    "ReAct-KLMatching": lambda: monitors.ReAct(monitors.KLMatching(), sample=40),
+    "KNN-sampled": lambda: monitors.KNN(k=3, limit=20),
+    "ReAct-KLMatching": lambda: monitors.ReAct(monitors.KLMatching(), limit=40),
 }
-
-CANNOT_BE_SAVED = {"Rule"}
-"""Holds a function of the user; saving it is an error that says so."""
 
 
 def public_monitors():
@@ -78,8 +87,22 @@ def public_monitors():
     ]
 
 
+def arguments(cls):
+    """The names of the arguments a class is built with here: those without a default, and slow ones."""
+    parameters = inspect.signature(cls).parameters.values()
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is inspect.Parameter.empty or parameter.name in SLOW
+    ]
+
+
+def build_by_name(cls):
+    return cls(**{name: ARGUMENTS[name]() for name in arguments(cls)})
+
+
 def builders():
-    built = {cls.__name__: ARGUMENTS.get(cls.__name__, cls) for cls in public_monitors()}
+    built = {cls.__name__: partial(build_by_name, cls) for cls in public_monitors()}
     return [pytest.param(build, id=name) for name, build in (built | VARIANTS).items()]
 
 
@@ -94,6 +117,16 @@ def training():
 @pytest.fixture(scope="module")
 def unseen():
     return NETWORK.observe(images(40, seed=2) * 1.1, keep_inputs=True)
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """A Trace whose features decide its logits linearly, as ViM and ReAct need."""
+    generator = torch.Generator().manual_seed(5)
+    features = torch.randn(FITTED, FEATURES, generator=generator)
+    logits = features @ torch.randn(FEATURES, 5, generator=generator)
+    inputs = images(FITTED, seed=6)
+    return Trace(logits, {"penultimate": features}, logits.argmax(dim=1), inputs)
 
 
 @pytest.fixture(scope="module")
@@ -115,14 +148,14 @@ def same(left, right):
     return torch.allclose(left, right, rtol=2e-5, atol=2e-5)
 
 
-def test_every_public_monitor_is_built_without_arguments_or_has_a_line():
-    for cls in public_monitors():
-        needed = [
-            name
-            for name, parameter in inspect.signature(cls).parameters.items()
-            if parameter.default is inspect.Parameter.empty
-        ]
-        assert not needed or cls.__name__ in ARGUMENTS, f"{cls.__name__} needs {needed}: add a line above"
+@pytest.mark.parametrize("cls", public_monitors())
+def test_every_public_monitor_can_be_built_and_says_what_it_is(cls):
+    missing = set(arguments(cls)) - set(ARGUMENTS)
+    assert not missing, f"{cls.__name__} needs {missing}: add a line to ARGUMENTS"
+    metadata = vars(cls).get("metadata")
+    assert metadata is not None, f"{cls.__name__} has no metadata of its own"
+    assert metadata.score
+    assert bool(metadata.paper) == (metadata.year is not None)
 
 
 @pytest.mark.parametrize("build", builders())
@@ -181,8 +214,8 @@ def test_the_same_seed_gives_the_same_scores_and_global_random_state_is_untouche
 def test_saving_and_loading_give_the_same_scores(build, fitted, unseen, tmp_path):
     monitor = fitted(build)
     path = tmp_path / "monitor.safetensors"
-    if type(monitor).__name__ in CANNOT_BE_SAVED:
-        with pytest.raises(assay.AssayError, match="file can hold"):
+    if monitor.needs.user_code:
+        with pytest.raises(assay.AssayError, match="file can keep"):
             assay.save(monitor, path)
         return
     assay.save(monitor, path)
@@ -239,3 +272,140 @@ def test_a_row_that_is_not_finite_never_raises_nor_touches_the_others(build, bro
     logits[0], features[1], features[2, 0] = broken, broken, broken
     scores = monitor.score(Trace(logits, {"penultimate": features}, inputs=unseen.inputs))
     assert same(scores[3:], monitor.score(unseen)[3:])
+
+
+@pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("build", builders())
+def test_a_fit_that_fails_in_any_way_leaves_nothing_that_looks_fitted(build, training, failure):
+    monitor = build().fit(training)
+
+    def broken():
+        yield training[:100]
+        raise failure("a disk, a lost connection, or Ctrl-C")
+
+    with pytest.raises(failure):
+        monitor.fit(broken())
+    with pytest.raises(NotFittedError, match="call fit"):
+        monitor.score(training)
+    for member in getattr(monitor, "members", ()):
+        with pytest.raises(NotFittedError):
+            member.score(training)
+
+
+@pytest.mark.parametrize("build", builders())
+def test_the_fingerprint_is_that_of_the_fitted_state(build, training, fitted, tmp_path):
+    monitor = fitted(build)
+    if monitor.needs.user_code:
+        return
+    assert build().fit(training).fingerprint == monitor.fingerprint
+    assay.save(monitor, tmp_path / "monitor")
+    back = assay.load(tmp_path / "monitor", network=[NETWORK, SECOND])
+    assert back.fingerprint == monitor.fingerprint
+    assert build().fingerprint != monitor.fingerprint
+    back.score(training)
+    assert back.fingerprint == monitor.fingerprint
+
+
+WRAPPED = {"monitor", "members"}
+
+
+def learned(value):
+    """The fitted state as plain values, that of wrapped monitors included."""
+    if isinstance(value, Monitor):
+        state = vars(value).items()
+        return {name: learned(part) for name, part in state if name.endswith("_") or name in WRAPPED}
+    if isinstance(value, dict):
+        return {key: learned(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [learned(part) for part in value]
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+@pytest.mark.parametrize("build", builders())
+def test_labels_are_used_as_the_metadata_say(build, wide):
+    monitor = build()
+    unlabelled = Trace(wide.logits, wide.features, inputs=wide.inputs)
+    mislabelled = Trace(wide.logits, wide.features, wide.labels.roll(1), wide.inputs)
+    if monitor.needs.labels is Labels.REQUIRED:
+        with pytest.raises(InputError, match="labels"):
+            monitor.fit(unlabelled)
+        return
+    alike = learned(monitor.fit(unlabelled)) == learned(build().fit(mislabelled))
+    assert alike == (monitor.needs.labels is Labels.UNUSED)
+
+
+@pytest.mark.parametrize("build", builders())
+def test_inputs_are_read_as_the_metadata_say(build, fitted, training, unseen):
+    monitor, fresh = fitted(build), build()
+    without = Trace(unseen.logits, unseen.features)
+    if monitor.needs.inputs:
+        with pytest.raises(InputError, match="with inputs"):
+            monitor.score(without)
+    else:
+        assert torch.equal(monitor.score(without), monitor.score(unseen))
+    stripped = Trace(training.logits, training.features, training.labels)
+    if monitor.needs.inputs_in_fit:
+        with pytest.raises(InputError, match="with inputs"):
+            fresh.fit(stripped)
+    else:
+        assert torch.equal(fresh.fit(stripped).score(unseen), monitor.score(unseen))
+
+
+@pytest.mark.parametrize("build", builders())
+def test_features_are_read_from_the_layers_it_names_alone(build, fitted, unseen):
+    monitor = fitted(build)
+    if not monitor.layers:
+        assert torch.equal(monitor.score(Trace(unseen.logits, inputs=unseen.inputs)), monitor.score(unseen))
+
+
+@pytest.mark.parametrize("build", builders())
+def test_passes_through_a_network_are_those_the_metadata_count(build, fitted, unseen):
+    monitor, rows = fitted(build), Counter()
+    hooks = []
+    for network in (NETWORK, SECOND):
+        first = network.module[0]
+        hooks += [
+            first.register_forward_hook(lambda *call: rows.update(forward=len(call[2]))),
+            first.register_full_backward_hook(lambda *call: rows.update(backward=len(call[2][0]))),
+        ]
+    monitor.score(unseen)
+    for hook in hooks:
+        hook.remove()
+    for direction in ("forward", "backward"):
+        stated = evaluated(getattr(monitor.needs, direction) or "0", monitor)
+        assert rows[direction] == len(unseen) * stated
+
+
+def evaluated(expression, monitor, **symbols):
+    names = {name: getattr(monitor, name) for name in inspect.signature(type(monitor)).parameters}
+    return eval(expression, {"__builtins__": {"len": len}}, names | symbols)
+
+
+@pytest.mark.parametrize("cls", public_monitors())
+def test_the_state_takes_the_bytes_the_metadata_say(cls, wide):
+    monitor = build_by_name(cls).fit(wide)
+    wrapped = [getattr(monitor, "monitor", None), *getattr(monitor, "members", [])]
+    beside = sum(inner.nbytes for inner in wrapped if isinstance(inner, Monitor))
+    kept = len(getattr(monitor, "reference_", [range(FITTED)])[0])
+    trained = sum(
+        weight.numel()
+        for networks in (getattr(monitor, "reconstructors_", {}), getattr(monitor, "discriminators_", {}))
+        for weights in networks.values()
+        for weight in weights.values()
+    )
+    symbols = {"C": 5, "d": FEATURES, "M": kept, "W": trained}
+    stated = evaluated(cls.metadata.state or "0", monitor, **symbols)
+    assert math.isclose(monitor.nbytes - beside, stated, rel_tol=0.1, abs_tol=64)
+
+
+@pytest.mark.parametrize("cls", public_monitors())
+def test_matrix_products_cost_no_more_than_the_metadata_say(cls, wide):
+    monitor, metadata = build_by_name(cls), cls.metadata
+    if metadata.needs.forward or "P" in metadata.cost or hasattr(monitor, "members"):
+        pytest.skip("the cost of a network or of other monitors comes on top")
+    for run, expression in ((monitor.fit, metadata.fit), (monitor.score, metadata.cost)):
+        with FlopCounterMode(display=False) as counter:
+            run(wide)
+        symbols = {"N": FITTED, "M": FITTED, "C": 5, "d": FEATURES, "v": wide.inputs[0].numel()}
+        # A multiplication and an addition each, and lower terms.
+        assert counter.get_total_flops() <= 3 * evaluated(expression or "0", monitor, **symbols)

@@ -10,8 +10,8 @@ import assay
 from assay import Guard, Network, Trace
 from assay.errors import InputError, NotFittedError
 from assay.monitors import Reconstruction
-from assay.monitors.alocc import OPTIMIZERS, Training, realness, reconstructed, trained
-from assay.monitors.class_rows import UNSEEN
+from assay.monitors.parts.alocc import OPTIMIZERS, Training, realness, reconstructed, trained
+from assay.monitors.parts.class_rows import UNSEEN
 
 
 def trace_of(inputs, classes, labels=None):
@@ -105,7 +105,7 @@ def test_any_shape_of_input_is_scored_row_by_row(shape, measure, tmp_path):
 
 @pytest.mark.parametrize("per_class", [False, True])
 def test_the_seed_alone_decides_and_the_global_state_is_left_alone(two_classes, per_class):
-    options = {"per_class": per_class, "epochs": 2, "sample": 40}
+    options = {"per_class": per_class, "epochs": 2, "limit": 40}
     before = torch.random.get_rng_state()
     whole = Reconstruction(**options, seed=5).fit(two_classes)
     assert torch.equal(torch.random.get_rng_state(), before)

@@ -38,8 +38,8 @@ def test_a_rule_scores_one_where_it_is_violated_and_numbers_pass_through(trace):
 def test_a_rule_names_what_it_reads(trace):
     rule = Rule(lambda trace: trace.layer("penultimate")[:, 0], layers="penultimate", needs_inputs=False)
     assert rule.layers == ("penultimate",)
-    assert not rule.needs_inputs
-    assert Rule(dark).needs_inputs
+    assert not rule.needs.inputs
+    assert Rule(dark).needs.inputs
     with pytest.raises(InputError, match="penultimate"):
         rule.fit(Trace(trace.logits))
 
@@ -47,11 +47,11 @@ def test_a_rule_names_what_it_reads(trace):
 @pytest.mark.parametrize("answer", [True, torch.ones(20, 1), [1.0], "violated", None])
 def test_an_answer_of_another_shape_is_refused_at_fit(trace, answer):
     with pytest.raises(InputError, match="per row from the predicate of rule 'odd'"):
-        Rule(lambda trace: answer, "odd").fit(trace)
+        Rule(lambda trace: answer, name="odd").fit(trace)
 
 
 def test_a_rule_cannot_be_saved_and_says_what_can(trace, tmp_path):
-    rule = Rule(dark, "dark")
+    rule = Rule(dark, name="dark")
     for _ in range(2):  # refitting works without files
         rule.fit(trace)
     with pytest.raises(StorageError, match=r"Rule\(predicate=dark.*InputRange or AllowedClasses"):
@@ -68,7 +68,9 @@ def test_a_rule_needs_a_function_and_a_fit(trace):
 
 def test_declared_rules_go_through_files(trace, tmp_path):
     low, high = torch.full((1, 4, 4), 0.1), torch.full((1, 4, 4), 0.9)
-    for number, rule in enumerate([InputRange(0.2, 0.8), InputRange(low, high), AllowedClasses([0, 2])]):
+    for number, rule in enumerate(
+        [InputRange(low=0.2, high=0.8), InputRange(low=low, high=high), AllowedClasses([0, 2])]
+    ):
         rule.fit(trace)
         assay.save(rule, tmp_path / str(number))
         assert torch.equal(assay.load(tmp_path / str(number)).score(trace), rule.score(trace))
@@ -77,7 +79,7 @@ def test_declared_rules_go_through_files(trace, tmp_path):
 def test_the_range_says_how_far_outside_the_worst_value_is(trace):
     inputs = trace.inputs.clone()
     inputs[3, 0, 1, 2], inputs[4, 0, 0, 0], inputs[5, 0, 0, 0] = 1.5, -0.25, torch.nan
-    scores = InputRange(0.0, 1.0).fit(trace).score(Trace(trace.logits, inputs=inputs))
+    scores = InputRange(low=0.0, high=1.0).fit(trace).score(Trace(trace.logits, inputs=inputs))
     assert scores[3:5].tolist() == pytest.approx([0.5, 0.25])
     assert scores[5].isnan()
     assert (scores[6:] == 0).all()
@@ -85,11 +87,11 @@ def test_the_range_says_how_far_outside_the_worst_value_is(trace):
 
 def test_wrong_declarations_are_refused(trace):
     with pytest.raises(InputError, match="low at most high"):
-        InputRange(1.0, 0.0)
-    with pytest.raises(InputError, match="limits' shape"):
-        InputRange(torch.zeros(3), 1.0).fit(trace).score(trace)
+        InputRange(low=1.0, high=0.0)
+    with pytest.raises(InputError, match="bounds' shape"):
+        InputRange(low=torch.zeros(3), high=1.0).fit(trace).score(trace)
     with pytest.raises(InputError, match="one tensor"):
-        InputRange(0.0, 1.0).fit(trace).score(Trace(trace.logits, inputs={"a": trace.inputs}))
+        InputRange(low=0.0, high=1.0).fit(trace).score(Trace(trace.logits, inputs={"a": trace.inputs}))
     with pytest.raises(InputError, match="from 0 to 2"):
         AllowedClasses([3]).fit(trace)
     with pytest.raises(InputError, match="at least one allowed class"):

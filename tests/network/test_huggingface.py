@@ -4,7 +4,7 @@ Models are tiny, randomly initialised and built from a config; the tokenizers kn
 downloaded.
 """
 
-import builtins
+import sys
 
 import pytest
 import torch
@@ -307,13 +307,6 @@ def test_models_and_tokenizers_that_do_not_fit_are_refused(bert):
 
 
 def test_a_missing_package_names_the_line_that_installs_it(bert, monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *arguments):
-        if name == "transformers":
-            raise ImportError(name)
-        return real(name, *arguments)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'assay\[hf\]'"):
         assay.Network.from_huggingface(*bert)

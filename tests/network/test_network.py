@@ -109,9 +109,10 @@ def test_the_module_is_left_as_it_was_also_after_an_error(module, inputs):
     statistics = module.norm.running_mean.clone()
     network = assay.Network(module, layers=("conv", "penultimate"))
     network.observe(inputs)
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises(InputError, match=r"Classifier takes, got torch.float32 \(2, 5, 6, 6\)") as caught:
         network.observe(torch.rand(2, 5, 6, 6))
-    assert "Classifier on torch.float32 (2, 5, 6, 6)" in caught.value.__notes__[0]
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert "\n" not in str(caught.value)
     assert [part.training for part in module.modules()] == modes
     assert torch.equal(module.norm.running_mean, statistics)
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
@@ -299,7 +300,7 @@ def test_bad_data_gets_one_clear_sentence(module, inputs, labels):
         (DataLoader(TensorDataset(inputs[:0])), "got none"),
         (bad, "NaN or infinity"),
         ((inputs, labels[:4]), "10 inputs and 4 labels"),
-        ((inputs, labels.float()), "one integer class per input"),
+        ((inputs, labels + 0.5), "whole class numbers"),
         ((inputs, torch.eye(10)), "not one-hot"),
         ((inputs, labels, labels), "3 parts"),
         ((inputs * 255).byte(), "got torch.uint8"),
@@ -328,3 +329,19 @@ def test_the_fingerprint_follows_the_weights(module):
     with torch.no_grad():
         module.head.bias[0] += 1e-6
     assert network.fingerprint != before
+
+
+def test_a_linear_that_is_called_by_keyword_is_heard(inputs):
+    class ByKeyword(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = torch.nn.Linear(4, 5), torch.nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.last(input=self.first(input=x).relu())
+
+    module, rows = ByKeyword(), torch.rand(7, 4)
+    trace = assay.Network(module).observe(rows)
+    assert torch.allclose(trace.features["penultimate"], module.first(rows).relu())
+    bins = assay.Bins.from_bounds(assay.Network(module), layer="penultimate", low=0.0, high=1.0, width=1.0)
+    assert bins.last >= 1

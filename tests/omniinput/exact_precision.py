@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from exact import all_inputs
 
-from assay.omniinput.distribution import OutputDistribution, Samples
-from assay.omniinput.space import InputSpace
+from assay.omniinput.sampling.distribution import OutputDistribution, Samples
+from assay.omniinput.sampling.space import InputSpace
 
 
 def enumerated(output, sites, values, edges):

@@ -167,3 +167,17 @@ def test_bad_input_is_said():
     for wrong in (np.zeros((3, 2), bool), np.zeros(30), [0, 1] * 20):
         with pytest.raises(InputError, match=r"pass verdict\.alarm"):
             DriftWatch().calibrate(wrong)
+
+
+def test_a_failed_calibration_leaves_the_watch_as_it_was(monkeypatch):
+    watch = DriftWatch().calibrate(np.arange(200) % 10 == 0)
+    before = watch.fingerprint
+    assert DriftWatch().calibrate(np.arange(400) % 10 == 0).fingerprint != before  # the same rate, surer
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("assay.operation.drift.upper_limit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        watch.calibrate(np.arange(200) % 2 == 0)
+    assert watch.fingerprint == before

@@ -10,7 +10,7 @@ from torch import nn
 import assay
 from assay import Bins, DriftWatch, Guard, Histogram, Network, VolatilityWatch, Watch
 from assay.errors import InputError, NotFittedError
-from assay.monitors import Energy
+from assay.monitors import ActivationPattern, Energy
 from assay.operation.watch import HELD
 
 WINDOW = 50
@@ -172,6 +172,42 @@ def test_bad_input_is_said(guard, network, clean, bins, tmp_path):
         Watch(guard).histogram  # noqa: B018
     with pytest.raises(NotFittedError):
         Watch(guard, volatility=VolatilityWatch())
+
+
+def test_counts_of_another_fit_are_refused(network, clean, tmp_path):
+    """Settings and threshold are the same; the patterns that were learned are not."""
+    one, other = (
+        Watch(Guard(network, ActivationPattern().fit(part), threshold=2.0))
+        for part in (clean[:50], clean[50:])
+    )
+    one(inputs(5, 1))
+    one.keep(tmp_path / "counts")
+    with pytest.raises(InputError, match="got another guard"):
+        other.resume(tmp_path / "counts")
+
+
+def test_nobody_waits_for_the_identity_of_the_guard(guard, clean, bins, tmp_path, monkeypatch):
+    watched = watch_of(guard, clean, bins)
+    watched(inputs(5, 1))
+    held = []
+    known = Guard.fingerprint
+    monkeypatch.setattr(
+        Guard, "fingerprint", property(lambda self: held.append(watched._lock.locked()) or known.fget(self))
+    )
+    watched.keep(tmp_path / "counts")
+    assert held == [False]
+
+
+def test_estimates_of_another_reference_are_refused_and_nothing_is_taken_up(guard, clean, tmp_path):
+    one, other = (
+        Watch(guard, estimator=assay.AccuracyEstimator.fit(clean[part], window=WINDOW))
+        for part in (slice(300), slice(300, 600))
+    )
+    one(inputs(1024, 1))
+    one.keep(tmp_path / "counts")
+    with pytest.raises(InputError, match="got another estimator"):
+        other.resume(tmp_path / "counts")
+    assert other.state.predictions == 0
 
 
 def test_counts_of_something_else_are_refused(guard, network, clean, bins, tmp_path):

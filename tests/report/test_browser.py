@@ -24,8 +24,8 @@ def address(tmp_path_factory):
     return path.as_uri()
 
 
-def test_a_click_on_a_heading_sorts_and_leaves_what_is_missing_last(browser, address):
-    page = browser.new_page()
+def test_a_click_on_a_heading_sorts_and_leaves_what_is_missing_last(new_page, address):
+    page = new_page()
     page.goto(address)
     orders = []
     for _ in range(2):
@@ -35,13 +35,11 @@ def test_a_click_on_a_heading_sorts_and_leaves_what_is_missing_last(browser, add
     assert page.locator("th[aria-sort=descending]").count() == 1
     page.get_by_role("button", name="name").click()
     assert page.locator("tbody tr td:first-child").all_inner_texts() == ["a", "b", "c", "d"]
-    page.close()
 
 
-def test_on_a_phone_wide_things_scroll_by_themselves(browser, address):
-    page = browser.new_page(viewport={"width": 390, "height": 844})
+def test_on_a_phone_wide_things_scroll_by_themselves(new_page, address):
+    page = new_page(viewport={"width": 390, "height": 844})
     page.goto(address)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert page.evaluate("document.querySelector('figure').scrollWidth") > 390
     assert page.evaluate("document.querySelector('.wide').scrollWidth") > 390
-    page.close()

@@ -27,7 +27,7 @@ def bin_by_definition(x, c, delta, last):
     return next(j for j in range(1, last + 1) if c + j * delta < x <= c + (j + 1) * delta)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     c=st.floats(-5, 5),
     delta=st.floats(0.01, 3),
@@ -62,7 +62,7 @@ def test_counts_and_total():
     assert histogram.counts.sum(axis=1).tolist() == [3, 3]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_merging_in_any_order_equals_counting_at_once(data):
     values = data.draw(
@@ -90,8 +90,8 @@ def test_what_lies_outside_is_an_error_or_is_counted():
     assert histogram.counts.tolist() == [[1, 0, 0, 0]]
     frame = histogram.to_frame()
     assert frame["count"].tolist() == [1, 1, 2]
-    assert frame["low"].tolist() == [-math.inf, 0.0, 4.0]
-    assert frame["high"].tolist() == [0.0, 1.0, math.inf]
+    assert frame["lower"].tolist() == [-math.inf, 0.0, 4.0]
+    assert frame["upper"].tolist() == [0.0, 1.0, math.inf]
 
 
 def test_nan_is_never_counted():

@@ -1,8 +1,8 @@
 """Reshaping from Trace to estimate."""
 
+import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -12,7 +12,8 @@ from torch import nn
 import assay
 from assay import Bins, Histogram, Network, Trace
 from assay.errors import AssayError, InputError
-from assay.reshaping import process, subset
+from assay.reshaping import subset
+from assay.reshaping.solver import process
 
 
 def population(count, weights, seed):
@@ -76,6 +77,26 @@ def test_the_estimate_is_closer_to_the_truth_than_the_test_set(scene):
     assert list(estimate.to_frame()) == ["method", "value", "lower", "upper", "points"]
 
 
+def test_the_package_accuracy_estimates_what_its_indicator_does(scene):
+    result = scene[3]
+    named = result.estimate(assay.accuracy, resamples=50)
+    assert named == result.estimate(assay.reshaping.accuracy, resamples=50) == result.estimate(resamples=50)
+    assert isinstance(named, assay.IndicatorEstimate)
+    assert (named.name, named.level) == ("accuracy", 0.95)
+
+
+@pytest.mark.parametrize("arguments", [{"level": 1.0}, {"level": 0.0}, {"resamples": 1}])
+def test_an_interval_that_makes_no_sense_is_refused(scene, arguments):
+    with pytest.raises(InputError, match="expected a level between 0 and 1 and at least 2 resamples"):
+        scene[3].estimate(assay.accuracy, **arguments)
+
+
+def test_a_higher_level_gives_a_wider_interval(scene):
+    narrow, wide = (scene[3].estimate(level=level, resamples=200) for level in (0.5, 0.99))
+    assert wide.lower < narrow.lower <= narrow.value <= narrow.upper < wide.upper
+    assert "99% interval" in wide.summary()
+
+
 def test_recall_and_any_function_are_estimated(scene):
     _, outside, _, result = scene
     recall = result.estimate(assay.recall(1))
@@ -85,7 +106,7 @@ def test_recall_and_any_function_are_estimated(scene):
     def mean_label(labels, predictions):
         return float(labels.double().mean())
 
-    free = result.estimate(mean_label, replicates=60)
+    free = result.estimate(mean_label, resamples=60)
     assert free.name == "mean_label"
     assert free.lower <= float(outside.labels.double().mean()) <= free.upper
     assert free.range_lower is None
@@ -108,7 +129,7 @@ def test_no_error_among_few_points_is_not_taken_for_none(scene):
 
 def test_saved_and_loaded_results_say_the_same(scene, tmp_path):
     result = scene[3]
-    estimate = result.estimate(assay.accuracy, replicates=50)
+    estimate = result.estimate(assay.accuracy, resamples=50)
     trials = assay.ReshapingTrials.of([(result, scene[1].labels)])
     for name, thing in (("result", result), ("estimate", estimate), ("trials", trials)):
         assay.save(thing, tmp_path / name)
@@ -122,7 +143,7 @@ def test_pictures_have_labelled_axes(scene):
     pictures = [
         *result.figures(),
         result.plot_classes(outside.labels),
-        result.estimate(assay.accuracy, replicates=20).plot(),
+        result.estimate(assay.accuracy, resamples=20).plot(),
         assay.ReshapingTrials.of([(result, outside.labels)]).plot(),
         result.operational.plot(),
     ]
@@ -212,16 +233,23 @@ def test_estimates_need_labels(scene):
 
 
 def test_a_solver_that_overruns_is_ended(scene, monkeypatch, tmp_path):
-    """A worker that never looks at the clock is stopped by its parent shortly after the limit."""
+    """A worker that never looks at the clock is stopped by its parent after the limit."""
     monkeypatch.setattr(process, "GRACE", 0.2)
     slow = tmp_path / "slow.sh"
-    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.write_text("#!/bin/sh\nexec sleep 3600\n")
     slow.chmod(0o755)
     monkeypatch.setattr(process.sys, "executable", str(slow))
-    start = time.monotonic()
+    workers = []
+
+    class Recorded(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            workers.append(self)
+
+    monkeypatch.setattr(process.subprocess, "Popen", Recorded)
     with pytest.raises(AssayError, match=r"no subset was found within 0\.5 s"):
         assay.reshape(scene[0], scene[2], epsilon=0.02, time_limit=0.5)
-    assert time.monotonic() - start < 10
+    assert [worker.returncode for worker in workers] == [-signal.SIGKILL]
 
 
 def test_a_solver_that_breaks_down_is_reported(scene, monkeypatch):
@@ -241,9 +269,14 @@ def test_a_solver_that_lies_is_caught(scene, monkeypatch):
         assay.reshape(test, operational, epsilon=0.02)
 
 
-def test_reshaping_loads_no_solver_into_this_process():
-    """highspy and ortools cannot be loaded together, so only the solver's own process loads highspy."""
-    code = "import assay, sys; assay.reshape, assay.Histogram; print('highspy' in sys.modules)"
+@pytest.mark.parametrize(
+    ("imported", "absent"),
+    [("assay; assay.reshape, assay.Histogram", "highspy"), ("assay.reshaping.solver.worker", "torch")],
+    ids=["no solver in this process", "no torch in the solver's process"],
+)
+def test_each_process_loads_only_what_it_needs(imported, absent):
+    """highspy and ortools cannot be loaded together; torch would only delay the solver's process."""
+    code = f"import sys; import {imported}; print({absent!r} in sys.modules)"
     path = ":".join(sys.path)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": path}, check=True

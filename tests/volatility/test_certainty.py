@@ -66,7 +66,7 @@ def test_local_volatilities_are_all_neighbours_in_ascending_order():
     np.testing.assert_allclose(found, [math.log(2) ** 2] * 2, rtol=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(1, 1000), min_size=5, max_size=40), st.integers(0, 2**32 - 1))
 def test_order_of_rows_and_of_classes_does_not_matter(certainties, seed):
     rows = np.column_stack([two_classes([c / 2048 for c in certainties]), np.zeros(len(certainties))])

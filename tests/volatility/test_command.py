@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 
 import assay
 from assay.cli import app
-from assay.volatility import records
-from assay.volatility.records import probability_chunks
+from assay.errors import InputError
+from assay.volatility import probability_files as records
+from assay.volatility.probability_files import probability_chunks
 
 
 def clean(count, seed):
@@ -56,7 +57,7 @@ def test_every_format_gives_the_same_verdict(run, tmp_path, suffix):
     )
     assert quiet.exit_code == 0, quiet.output
     assert loud.exit_code == 1, loud.output
-    assert "Alarm: the certainties have changed" in loud.output
+    assert "Alarm: less certain than the reference: accuracy may have fallen" in loud.output
 
 
 def test_standard_input_takes_csv_and_json_lines(run):
@@ -105,6 +106,70 @@ def test_a_watch_goes_on_from_file_to_file(run, tmp_path):
         )  # fmt: skip
     whole = run(written(tmp_path / "all.csv", rows), "--reference", "clean.csv", "--window", 200, "--json")
     assert json.loads(result.output) == json.loads(whole.output)
+
+
+BEGUN = ("--reference", "clean.csv", "--window", 200, "--watch", "state")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--window", 100),
+        ("--false-alarm-rate", 0.05),
+        ("--block", 2),
+        ("--reference", "other.csv"),
+        ("--reference", "shorter.csv"),
+        ("--seed", 7),
+        ("--reference", "clean.csv", "--seed", 7),
+    ],
+)
+def test_what_a_watch_that_exists_would_not_heed_is_refused(run, tmp_path, options):
+    live = written(tmp_path / "live.csv", clean(300, 6))
+    written(tmp_path / "other.csv", clean(2000, 99))
+    written(tmp_path / "shorter.csv", clean(2000, 0)[:1999])
+    assert run(live, *BEGUN).exit_code == 0
+    before = (tmp_path / "state").read_bytes()
+    result = run(live, "--watch", "state", *options)
+    assert isinstance(result.exception, InputError)
+    assert options[0] in str(result.exception)
+    assert (tmp_path / "state").read_bytes() == before
+    for agreeing in ((), BEGUN, (*BEGUN, "--seed", 0, "--block", 1)):
+        assert run(live, "--watch", "state", *agreeing).exit_code == 0
+
+
+def test_predictions_over_other_classes_are_wrong_use(run, tmp_path):
+    written(tmp_path / "four.npz", np.full((400, 4), 0.25))
+    result = run("four.npz", *BEGUN)
+    assert isinstance(result.exception, InputError)
+    words = "expected probabilities of 3 classes as in the reference, got 4 in four.npz"
+    assert words in str(result.exception)
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_output_agrees_with_itself(run, tmp_path):
+    rows = clean(600, 1)
+    rows[:, :] = [0.98, 0.01, 0.01]
+    live = written(tmp_path / "live.npz", rows)
+    facts = json.loads(run(live, "--reference", "clean.csv", "--window", 200, "--json").output)
+    assert facts["direction"] == "more certain"
+    assert facts["alarms"] == ["more certain than the reference: easier inputs, or confident attacks"]
+    assert facts["p_value"] == facts["windows"][-1]["p_value"]
+    assert facts["windows"][-1]["certainty"] == pytest.approx(0.97)
+    assert {window["direction"] for window in facts["windows"]} == {"more certain"}
+    text = run(live, "--reference", "clean.csv", "--window", 200).output
+    assert text.count("more certain") == 4  # in each of three windows and in the verdict
+
+
+def test_bad_rows_of_this_run_are_in_its_verdict_and_those_of_an_earlier_one_are_not(run, tmp_path):
+    rows = clean(400, 5)
+    rows[3] = np.nan
+    first = run(written(tmp_path / "bad.npz", rows), *BEGUN)
+    assert first.exit_code == 1
+    assert "Alarm: rows that are no probabilities" in first.output
+    second = run(written(tmp_path / "good.npz", clean(400, 6)), *BEGUN)
+    assert second.exit_code == 0
+    assert "No alarm." in second.output
+    assert "1 rows were no probabilities" in second.output
 
 
 def test_a_plot_is_written(run, tmp_path):

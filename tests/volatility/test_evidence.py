@@ -5,10 +5,10 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import binomtest
 
-from assay.volatility import compare_volatility
+from assay.volatility import VolatilityWatch, compare_volatility
+from assay.volatility.clean_reference import Reference
 from assay.volatility.comparison import compared, window_log_vcs
 from assay.volatility.evidence import Evidence, Staked, _calibrator
-from assay.volatility.reference import Reference
 
 
 def certainties(generator, count):
@@ -141,3 +141,67 @@ def test_two_streams_are_compared_and_explained():
     from scipy.stats import ttest_ind
 
     assert loud.p_value == pytest.approx(ttest_ind(loud.suspect, loud.reference, equal_var=False).pvalue)
+
+
+def watched(margins_of_clean, margins_of_stream, window):
+    def rows(margins):
+        return np.stack([(1 + margins) / 2, (1 - margins) / 2], axis=1)
+
+    watch = VolatilityWatch(window).calibrate(rows(margins_of_clean), resamples=200)
+    return watch, watch.update(rows(margins_of_stream))
+
+
+def a_fifth(margins, value):
+    return np.where(np.arange(len(margins)) % 5, margins, value)
+
+
+def test_a_window_has_one_p_value_and_it_allows_for_a_small_reference():
+    # One clean window as reference: its centre is as uncertain as the window judged. p-values that ignore it
+    # fall below 0.1 in 25 % of clean windows (a normal beyond 1.645 / sqrt(2)) instead of 10 %.
+    generator = np.random.default_rng(7)
+    found = []
+    for _ in range(200):
+        watch, state = watched(certainties(generator, 50), certainties(generator, 50), window=50)
+        assert watch.to_frame()["p_value"].tolist() == [state.p_value]
+        found.append(state.p_value)
+    assert not_above(int(np.sum(np.array(found) <= 0.1)), 200, 0.1)
+
+
+@pytest.mark.parametrize("window", [50, 1000])
+@pytest.mark.parametrize(
+    ("margins", "direction"),
+    [
+        (lambda generator, count: 0.5 * certainties(generator, count), "less certain"),
+        (lambda generator, count: generator.beta(50.0, 0.6, count), "more certain"),
+        (lambda generator, count: a_fifth(certainties(generator, count), 0.1), "less certain"),
+        (lambda generator, count: a_fifth(certainties(generator, count), 1.0), "more certain"),
+    ],
+    ids=["all lower", "all higher", "a fifth lower", "a fifth higher"],
+)
+def test_the_alarm_says_which_way_the_certainties_went(window, margins, direction):
+    generator = np.random.default_rng(8)
+    watch, state = watched(certainties(generator, 5000), margins(generator, 3000), window)
+    assert state.direction == direction
+    assert state.alarms[0].startswith(f"{direction} than the reference")
+    assert direction in state.summary()
+    assert (watch.to_frame()["direction"] == direction).mean() > 0.7  # a window of 50 may fall on either side
+    assert state.to_frame()["direction"].tolist() == [direction]
+
+
+def test_where_volatility_alone_sounds_its_side_is_the_direction():
+    clean = certainties(np.random.default_rng(9), 2000)
+    for shift, direction in ((3.0, "less certain"), (-3.0, "more certain")):
+        evidence = Evidence(Reference.of_margins(clean, 50, resamples=1000), 0.1)
+        assert evidence.direction == ""
+        for _ in range(10):
+            evidence.add_window(evidence.reference.mean + shift)
+        assert (evidence.alarm, evidence.direction) == (True, direction)
+
+
+def test_the_t_test_says_which_way_the_certainties_went():
+    generator = np.random.default_rng(10)
+    clean, lower = certainties(generator, 1000), 1 - certainties(generator, 1000)
+    first, second = window_log_vcs(clean, 50), window_log_vcs(lower, 50)
+    assert compared(first, second, 50).direction == "less certain"
+    assert "the suspect being less certain" in compared(first, second, 50).summary()
+    assert "the suspect being more certain" in compared(second, first, 50).summary()

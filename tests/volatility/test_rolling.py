@@ -13,7 +13,7 @@ from assay.volatility.rolling import CentralZone, RollingVolatility, Zone
 certainties = st.lists(st.sampled_from([0.0, 1e-12, 0.1, 0.2, 0.25, 0.5, 0.75, 0.999, 1.0]), max_size=60)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(certainties, st.integers(5, 25))
 def test_after_every_row_the_value_is_that_of_the_rows_in_the_window(values, window):
     held = RollingVolatility(window)
@@ -46,7 +46,7 @@ def test_no_rounding_is_left_behind_by_rows_that_have_left():
     assert held.central.total == fresh.central.total  # whole numbers: equal, not close
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(certainties.filter(len), st.randoms(use_true_random=False))
 def test_a_zone_is_a_sorted_list(values, random):
     zone = Zone()

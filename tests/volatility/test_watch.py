@@ -11,7 +11,7 @@ from assay.errors import InputError, NotFittedError
 from assay.volatility import Reference
 from assay.volatility.certainty import margin, margins
 from assay.volatility.probabilities import bad_rows
-from assay.volatility.watch import BAD_ROWS, CHANGED
+from assay.volatility.watch import BAD_ROWS, LESS_CERTAIN, MORE_CERTAIN
 
 
 def clean(count, seed):
@@ -128,14 +128,14 @@ def test_ten_percent_contamination_sounds_the_alarm_and_clean_rows_do_not(refere
     watch = assay.VolatilityWatch(window=500).calibrate(reference, resamples=200)
     assert not watch.update(clean(5000, 5)).alarm
     state = watch.update(contaminated(1000, 6))
-    assert state.alarms == (CHANGED,)
+    assert state.alarms == (LESS_CERTAIN,)
     assert watch.update(clean(500, 7)).alarm, "what was decided stays decided"
     assert not watch.reset().update(clean(500, 8)).alarm
 
 
 def test_a_network_that_became_too_sure_sounds_the_alarm_too(reference):
     watch = assay.VolatilityWatch(window=200).calibrate(reference, resamples=200)
-    assert watch.update(np.tile([[1.0, 0.0, 0.0]], (400, 1))).alarms == (CHANGED,)
+    assert watch.update(np.tile([[1.0, 0.0, 0.0]], (400, 1))).alarms == (MORE_CERTAIN,)
 
 
 def test_a_bad_row_is_an_alarm_of_its_own_kind_and_the_watch_goes_on(reference):
@@ -149,6 +149,7 @@ def test_a_bad_row_is_an_alarm_of_its_own_kind_and_the_watch_goes_on(reference):
     assert state.log_vc == pytest.approx(np.log(assay.volatility_in_certainty(good)), abs=1e-9)
     assert not watch.update(clean(10, 10)).alarm
     assert watch.bad_rows_ == 4
+    assert "Alarm: rows that are no probabilities" in watch.summary(), "of all that was seen"
 
 
 def test_rows_over_other_classes_are_bad_rows(reference):
@@ -224,3 +225,18 @@ def test_a_watch_tells_its_story(reference):
         "evidence (log10)",
     ]
     assert watch.update(clean(1, 15)).to_frame()["rows"].tolist() == [351]
+
+
+def test_a_failed_calibration_leaves_the_watch_as_it_was(monkeypatch):
+    clean = np.random.default_rng(0).dirichlet(np.ones(3), 200)
+    watch = assay.VolatilityWatch(50).calibrate(clean, resamples=20)
+    before = watch.fingerprint
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("assay.volatility.watch.Evidence", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        watch.calibrate(np.random.default_rng(1).dirichlet(np.ones(4), 200), resamples=20)
+    assert watch.fingerprint == before
+    assert watch.classes_ == 3

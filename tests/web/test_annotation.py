@@ -1,8 +1,15 @@
 """The annotation page over HTTP: blind, escaped, idempotent, clear about what went wrong."""
 
+import asyncio
+import os
 import re
-from urllib.parse import quote
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
+import httpx2
 import numpy as np
 import pytest
 import torch
@@ -11,14 +18,13 @@ from starlette.testclient import TestClient
 
 import assay
 from assay.errors import InputError, StorageError
-from assay.omniinput.annotation_queue import AnnotationQueue
-from assay.omniinput.annotation_store import AnnotationStore
-from assay.omniinput.distribution import Samples
+from assay.omniinput.annotation.queue import AnnotationQueue
+from assay.omniinput.annotation.store import AnnotationStore
+from assay.omniinput.sampling.distribution import Samples
 from assay.web.annotation import AnnotationPage
 from assay.web.annotation_server import serve_annotations
 
 EDGES = np.arange(-0.5, 48.0, 6.0)
-NAME = 'Zoë/"Z", =1'
 NASTY = "<script>alert(1)</script> & \"quotes\" 'single' \u202egnp.exe \x00 </blockquote>"
 
 
@@ -61,7 +67,7 @@ def answered(client, score="1", name="ann", **changes):
 
 def test_nothing_without_the_token(store):
     client = TestClient(AnnotationPage(AnnotationQueue(store)).application())
-    for path in ("/", "/by/ann", "/labels.csv", "/annotation.js"):
+    for path in ("/", "/by/ann", "/annotation.js"):
         assert client.get(path).status_code == 401
     assert client.post("/by/ann", data={"item": 0, "repeat": 0, "score": 1}).status_code == 401
     assert store.labels().empty
@@ -87,6 +93,82 @@ def test_the_page_is_blind(client, store):
         answered(client, "0.25", "bob")
     page = client.get("/by/ann").text
     assert not re.findall(r"\b(bin|output|weight|bob|you said|again)\b", page)
+
+
+def test_nobody_is_offered_the_labels_of_others(client):
+    answered(client, "0.25", "bob")
+    assert client.get("/labels.csv").status_code == 404
+    for path in ("/", "/by/ann"):
+        assert not re.findall(r"csv|bob|0\.25\)", client.get(path).text)
+
+
+def test_a_browser_that_leaves_in_the_middle_of_an_answer_costs_nothing(store):
+    """Neither an exception, which uvicorn would print in forty lines, nor a label."""
+    parts = [
+        {"type": "http.request", "body": b"item=0&repeat=0&sc", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+    headers = [(b"host", b"localhost"), (b"authorization", f"Bearer {store.token}".encode())]
+    scope = {"type": "http", "method": "POST", "path": "/by/ann", "query_string": b"", "headers": headers}
+
+    async def receive():
+        return parts.pop(0)
+
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(AnnotationPage(AnnotationQueue(store)).application()(scope, receive, send))
+    assert sent[0]["status"] == 400
+    assert store.labels().empty
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://testserver"}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": "evil.example"}, 421),
+    ],
+)
+def test_pages_of_other_sites_cannot_answer(client, store, headers, status):
+    page = client.get("/by/ann").text
+    fields = {"item": field(page, "item"), "repeat": "0", "score": "1"}
+    assert client.post("/by/ann", data=fields, headers=headers).status_code == status
+    assert len(store.labels()) == (status == 200)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_is_stopped_exits_with_0_and_leaves_one_whole_file(tmp_path, number):
+    assay.save(enumerated(weighted_sum, 5, 4, EDGES), tmp_path / "outputs.safetensors")
+    command = "from assay.cli import main; main()"
+    options = ["annotate", "outputs.safetensors", "--store", "labels.db", "--per-bin", "2", "--port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, *options],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(assay.__file__).parents[1])},
+    )  # fmt: skip
+    try:
+        line = next(line for line in process.stdout if "token=" in line)
+        address, token = re.search(r"(http://\S+)/\?token=(\S+)", line).groups()
+        with httpx2.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}) as client:
+            for _ in range(3):
+                page = client.get("/by/ann").text
+                fields = {"item": field(page, "item"), "repeat": field(page, "repeat"), "score": "1"}
+                assert client.post("/by/ann", data=fields).status_code == 303
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, errors) == (0, "")
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copy(tmp_path / "labels.db", tmp_path / "elsewhere")
+    with AnnotationStore(tmp_path / "elsewhere" / "labels.db") as store:
+        assert len(store.labels()) == 3
+    assert {file.name for file in tmp_path.glob("labels.db*")} == {"labels.db", "labels.db.lock"}
 
 
 def test_a_double_click_is_one_label(client, store):
@@ -129,6 +211,10 @@ def test_a_skipped_item_has_no_score(client, store):
         ({"item": "x"}, "expected item, repeat and score"),
         ({"repeat": "5"}, "an item of this store"),
         ({"seconds": "9" * 20_000}, "at most"),
+        ({"seconds": "inf"}, "seconds from 0 on"),
+        ({"seconds": "1e999"}, "seconds from 0 on"),
+        ({"seconds": "nan"}, "seconds from 0 on"),
+        ({"seconds": "-1"}, "seconds from 0 on"),
     ],
 )
 def test_answers_that_make_no_sense_are_said_to_be_so(client, store, changes, words):
@@ -180,15 +266,6 @@ def test_images_are_pictures(tmp_path):
     colour[1, 0, 0, 0] = 1
     with store_of(tmp_path / "c.db", colour) as store:
         assert "data:image/png" in client_of(store).get("/by/ann").text
-
-
-def test_labels_come_as_csv_that_can_be_read_back(client, store, tmp_path):
-    answered(client, "0.5", quote(NAME, safe=""))
-    (tmp_path / "labels.csv").write_bytes(client.get("/labels.csv").content)
-    back = assay.read_annotations(tmp_path / "labels.csv")
-    assert back["annotator"].tolist() == [NAME]
-    assert back["score"].tolist() == [0.5]
-    assert {"item", "bin", "weight", "repeat"} <= set(back)
 
 
 def test_a_port_that_is_taken_is_said_to_be_so(store):

@@ -13,17 +13,24 @@ import pytest
 from exact_precision import enumerated, weighted_sum, without
 
 import assay
-from assay.omniinput.annotation_store import AnnotationStore
-from assay.omniinput.distribution import Samples
+from assay.omniinput.annotation.store import AnnotationStore
+from assay.omniinput.sampling.distribution import Samples
+
+
+def free_port():
+    """Below those that outgoing connections are given, so that it is still free after a restart."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        with socket.socket() as free:
+            if free.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise AssertionError("no free port")
 
 
 class Server:
     """`assay annotate` as its own process, so that it can be killed."""
 
     def __init__(self, folder):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.folder, self.process = folder, None
 
     def start(self):
@@ -68,14 +75,19 @@ def shown(page):
     return page.locator("blockquote").inner_text()
 
 
+def wait_until_ready(page):
+    """Until the page hears keys: its script runs, and its pause after an answer is over."""
+    page.wait_for_selector("body[data-state=ready]")
+
+
 def press(page, key):
-    """A key, and then wait until the page has moved on."""
+    """A key, and then wait until the page has moved on and hears the next."""
     before = page.locator("label[for=progress]").inner_text()
     page.keyboard.press(key)
     page.wait_for_function(
         "before => document.querySelector('label[for=progress]')?.innerText !== before", arg=before
     )
-    page.wait_for_timeout(220)  # the page's own pause against double presses
+    wait_until_ready(page)
 
 
 def labels_in(folder, annotator):
@@ -83,8 +95,8 @@ def labels_in(folder, annotator):
         return store.labels().query("annotator == @annotator")
 
 
-def test_twenty_items_by_keyboard_a_reload_a_kill_and_a_resume(browser, server, folder):
-    page = browser.new_page()
+def test_twenty_items_by_keyboard_a_reload_a_kill_and_a_resume(new_page, server, folder):
+    page = new_page()
     faults = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on(
@@ -96,12 +108,14 @@ def test_twenty_items_by_keyboard_a_reload_a_kill_and_a_resume(browser, server, 
     page.keyboard.type("Ann")
     page.keyboard.press("Enter")
     page.wait_for_selector("blockquote")
+    wait_until_ready(page)
     assert shown(page).startswith("<b>row</b> [")  # shown as it is, not as HTML
     keys = "12345" * 4
     given = []
     for place, key in enumerate(keys):
         if place == 7:
             page.reload()
+            wait_until_ready(page)
         if place == 12:
             server.kill()
             here = shown(page)
@@ -113,7 +127,7 @@ def test_twenty_items_by_keyboard_a_reload_a_kill_and_a_resume(browser, server, 
             page.wait_for_function(
                 "here => document.querySelector('blockquote').innerText !== here", arg=here
             )
-            page.wait_for_timeout(220)
+            wait_until_ready(page)
             given.append((here, (int(key) - 1) / 4))
             continue
         given.append((shown(page), (int(key) - 1) / 4))
@@ -129,35 +143,49 @@ def test_twenty_items_by_keyboard_a_reload_a_kill_and_a_resume(browser, server, 
     assert [text_of[item] for item in labels["item"]] == [text for text, _ in given]
     assert (labels["seconds"] > 0).all()
     assert faults == []
-    page.close()
 
 
-def test_skip_back_help_and_double_presses(browser, server, folder):
-    page = browser.new_context(viewport={"width": 360, "height": 640}).new_page()
+# In the page itself, where nothing comes between: a click, and another one before the answer is there; then
+# one on the next item, in the very moment in which it appears.
+CLICKS = """() => new Promise(resolve => {
+  const click = () => document.querySelectorAll("fieldset button")[4].click();
+  new MutationObserver((_, observer) => { observer.disconnect(); click(); resolve(); })
+    .observe(document.body, { childList: true });
+  click();
+  click();
+})"""
+
+TWO_KEYS = """key => {
+  for (let time = 0; time < 2; time++) document.dispatchEvent(new KeyboardEvent("keydown", { key }));
+}"""
+
+
+def test_skip_back_help_and_double_presses(new_page, server, folder):
+    page = new_page(viewport={"width": 360, "height": 640})
     page.goto(server.address)
     page.fill("#name", "Bob")
     page.click("text=Start")
     page.wait_for_selector("blockquote")
+    wait_until_ready(page)
     first = shown(page)
     page.keyboard.press("?")
     assert page.locator("dialog").is_visible()
     page.keyboard.press("3")  # keys do not reach through the guideline
     page.keyboard.press("Escape")
     assert shown(page) == first
-    page.locator("fieldset button").nth(4).dblclick()
-    page.wait_for_function("first => document.querySelector('blockquote').innerText !== first", arg=first)
-    page.wait_for_timeout(220)
-    assert labels_in(folder, "Bob")["score"].tolist() == [1.0]  # the second click judged nothing
+    page.evaluate(CLICKS)
+    assert shown(page) != first
+    wait_until_ready(page)
+    assert labels_in(folder, "Bob")["score"].tolist() == [1.0]  # the other clicks judged nothing
     press(page, "s")
     assert labels_in(folder, "Bob")["score"].isna().sum() == 1
-    page.keyboard.press("u")
-    page.keyboard.press("u")
+    page.evaluate(TWO_KEYS, "u")
     page.wait_for_url("**turn=**")
-    page.wait_for_timeout(220)
+    wait_until_ready(page)
     page.keyboard.press("u")
     page.wait_for_function("first => document.querySelector('blockquote').innerText === first", arg=first)
     assert "you said 1" in page.locator("legend").inner_text()
-    page.wait_for_timeout(220)
+    wait_until_ready(page)
     page.keyboard.press("2")
     page.wait_for_url("**/by/Bob")
     assert sorted(labels_in(folder, "Bob")["score"].dropna()) == [0.25]
@@ -166,7 +194,6 @@ def test_skip_back_help_and_double_presses(browser, server, folder):
     sizes = [box.bounding_box() for box in page.locator("fieldset button").all()]
     assert min(size["height"] for size in sizes) >= 44
     assert min(size["width"] for size in sizes) >= 44
-    page.context.close()
 
 
 def accessible(page):
@@ -177,13 +204,14 @@ def accessible(page):
     return [node for node in told if node[0] not in ("InlineTextBox", "StaticText", "generic", "none")]
 
 
-def test_a_screen_reader_is_told_what_is_asked_what_can_be_done_and_what_happened(browser, server):
-    page = browser.new_context().new_page()
+def test_a_screen_reader_is_told_what_is_asked_what_can_be_done_and_what_happened(new_page, server):
+    page = new_page()
     page.goto(server.address)
     assert ("textbox", "Your name", "") in accessible(page)
     page.fill("#name", "Eve")
     page.keyboard.press("Enter")
     page.wait_for_selector("blockquote")
+    wait_until_ready(page)
     press(page, "4")
     tree = accessible(page)
     # Focus goes to the question, which is read out together with the text to judge.
@@ -209,18 +237,16 @@ def test_a_screen_reader_is_told_what_is_asked_what_can_be_done_and_what_happene
     page.keyboard.press("Enter")
     assert any(role == "dialog" and name == "Guideline" for role, name, _ in accessible(page))
     page.keyboard.press("Escape")
-    assert page.evaluate("document.activeElement.id") == "help"  # back where it was
-    page.context.close()
+    page.wait_for_function("document.activeElement.id === 'help'")  # back where it was
 
 
-def test_it_works_without_javascript(browser, server, folder):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
+def test_it_works_without_javascript(new_page, server, folder):
+    page = new_page(java_script_enabled=False)
     page.goto(server.address)
     page.fill("#name", "Cy")
     page.keyboard.press("Enter")
     first = shown(page)
-    page.locator("fieldset button").nth(2).click()
+    with page.expect_navigation():
+        page.locator("fieldset button").nth(2).click()
     assert shown(page) != first
     assert labels_in(folder, "Cy")["score"].tolist() == [0.5]
-    context.close()

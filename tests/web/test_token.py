@@ -1,11 +1,14 @@
 """Nobody gets past without the token, and it does not stay in the address."""
 
+import functools
+
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from assay.errors import InputError
 from assay.web.token import TokenRequired, cookie_name, new_token
 
 
@@ -15,7 +18,8 @@ def client():
         Route(path, lambda request: PlainTextResponse(f"hello {request.url.query}"))
         for path in ["/", "/a", "/up"]
     ]
-    application = TokenRequired(Starlette(routes=pages), "right", open_paths=["/up"])
+    refused = functools.partial(PlainTextResponse, "token, please", 401)
+    application = TokenRequired(Starlette(routes=pages), "right", refused, open_paths=["/up"])
     with TestClient(application) as client:
         yield client
 
@@ -24,7 +28,8 @@ def client():
 def test_without_the_token_nothing_is_answered(client, path):
     response = client.get(path)
     assert response.status_code == 401
-    assert "token" in response.text
+    assert response.text == "token, please"
+    assert response.headers["www-authenticate"] == "Bearer"
 
 
 def test_an_open_path_needs_none(client):
@@ -59,3 +64,9 @@ def test_tokens_differ_and_so_do_their_cookies():
     assert one != other
     assert len(one) >= 20
     assert cookie_name(one) != cookie_name(other)
+
+
+@pytest.mark.parametrize("token", ["", " ", "two words", "tab\t", "n\u00e4chste", "x\n"])
+def test_a_token_that_opens_the_door_or_that_no_header_can_hold_is_refused(token):
+    with pytest.raises(InputError, match="expected a token of letters"):
+        TokenRequired(Starlette(), token, PlainTextResponse)

@@ -11,6 +11,7 @@ from assay.benchmark.scenario import Scenario, row_count, rows_of
 from assay.errors import InputError
 from assay.faults import ADVERSARIAL, ANOMALY, NOISE, SHIFT, TABULAR, TEXT, Attack, Template
 from assay.faults.template import check_images, check_severity
+from assay.labels import class_numbers
 from assay.network import Network
 
 PAPER = (
@@ -45,11 +46,11 @@ def build_scenarios(
     every scenario `clean_share` is untouched. Nothing is made before its `inputs` are read, and only the last
     is kept.
     """
-    inputs, labels = _rows(inputs), torch.as_tensor(labels)
+    inputs, labels = _rows(inputs), class_numbers(labels)
     kind = _kind(inputs)
     _check(inputs, labels, network, severities, clean_share)
     chosen = [_template(name, kind, network) for name in _names(faults, kind, network)]
-    material = Material(inputs, labels.long(), network, clean_share, seed)
+    material = Material(inputs, labels, network, clean_share, seed)
     scenarios = [material.faulty(template, severity) for template in chosen for severity in severities]
     taken = {scenario.name for scenario in scenarios}
     for name, others in (novelty or {}).items():
@@ -106,10 +107,10 @@ def _check(
     if not 0 < clean_share < 1:
         raise InputError(f"expected a clean_share between 0 and 1, got {clean_share}")
     count = row_count(inputs)
-    if labels.ndim != 1 or labels.is_floating_point() or len(labels) != count or count < 2:
+    if len(labels) != count or count < 2:
         raise InputError(
-            f"expected one integer label per input and at least two inputs, got {count} inputs and labels of "
-            f"shape {tuple(labels.shape)} and type {labels.dtype}"
+            f"expected one label per input and at least two inputs, got {count} inputs and {len(labels)} "
+            "labels; pass inputs and labels of the same rows"
         )
     classes = None if network is None else network.observe(rows_of(inputs, torch.arange(1))).logits.shape[1]
     if labels.min() < 0 or (classes is not None and labels.max() >= classes):

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.benchmark.scenario import NO_LABEL, LastMade, Scenario, digest, row_count, rows_of
+from assay.benchmark.scenario import NO_LABEL, LastMade, Scenario, row_count, rows_of
 from assay.faults import Attack, Template
+from assay.identity import digest
 from assay.network import Network
 
 
@@ -26,8 +27,7 @@ class Material:
     mark: str = field(init=False)
 
     def __post_init__(self) -> None:
-        weights = "" if self.network is None else self.network.fingerprint
-        mark = digest(self.inputs, self.labels, weights, self.clean_share, self.seed)
+        mark = digest(self.inputs, self.labels, self.clean_share, self.seed)
         object.__setattr__(self, "mark", mark)
 
     def faulty(self, template: Template | Attack, severity: int) -> Scenario:
@@ -58,7 +58,7 @@ class Material:
             self.labels[order],
             is_fault,
             partial(self.last_made.of, name, make),
-            digest(self.mark, name),
+            digest(self.mark, name, self._attacked(template)),
             order,
         )
 
@@ -88,6 +88,12 @@ class Material:
             digest(self.mark, name, others),
             rows[order],
         )
+
+    def _attacked(self, template: Template | Attack) -> str | None:
+        """The network that the rows depend on, where they do."""
+        if not isinstance(template, Attack) or self.network is None:
+            return None
+        return self.network.fingerprint
 
     def _seed_of(self, name: str) -> int:
         """A seed that depends on the name only, so that choosing fewer faults changes none of the others."""

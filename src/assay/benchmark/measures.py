@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.benchmark.oracle import Flags, Outcome
-from assay.monitors.separation import separation
+from assay.statistics.auroc import separation
 
 Numbers = NDArray[np.float64]
 

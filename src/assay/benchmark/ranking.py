@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from assay.errors import InputError, MissingExtraError
+from assay.benchmark.figures import rank_picture
+from assay.errors import InputError
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,35 +47,35 @@ class Ranking:
         names = [name for name, p in zip(self.pairs["guard"], against, strict=True) if p >= self.alpha]
         return [name for name in names if name != self.best]
 
+    @property
+    def alike(self) -> list[list[str]]:
+        """The largest groups of neighbours by rank of which no two can be told apart, best first."""
+        order = sorted(self.ranks, key=lambda name: self.ranks[name])
+        if self.p_value >= self.alpha:  # a post-hoc test says nothing where the test before it did not
+            return [order]
+        pairs = self.pairs.set_index("guard")
+        groups: list[list[str]] = []
+        for place, first in enumerate(order):
+            # Of neighbours by rank the outermost two differ most.
+            against = pairs[first].astype(float)
+            group = [name for name in order[place:] if against[name] >= self.alpha]
+            if len(group) > 1 and not (groups and groups[-1][-1] == group[-1]):
+                groups.append(group)
+        return groups
+
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         frame = pd.DataFrame({"guard": list(self.ranks), "average_rank": list(self.ranks.values())})
         return frame.sort_values("average_rank", ignore_index=True)
 
     def plot(self) -> "Figure":
         """The critical-difference diagram: guards by rank, a bar over those that do not differ."""
-        from matplotlib.figure import Figure
-
-        posthocs = _posthocs()
-        figure = Figure(figsize=(8, 1.4 + 0.16 * len(self.ranks)), layout="constrained")
-        axes = figure.subplots()
-        pairs = self.pairs.set_index("guard")
-        if self.p_value >= self.alpha:
-            pairs = pairs * 0 + 1.0  # a post-hoc test says nothing where the test before it did not
-        posthocs.critical_difference_diagram(
-            pd.Series(self.ranks),
-            pairs,
-            ax=axes,
-            alpha=self.alpha,
-            label_fmt_left="{label} ({rank:.2f}) ",
-            label_fmt_right=" ({rank:.2f}) {label}",
-            color_palette=dict.fromkeys(self.ranks, "#333333"),
-        )
-        axes.set_title(
+        return rank_picture(
+            self.ranks,
+            self.alike,
             f"Average rank by {self.measure.replace('_', ' ')} over {self.scenarios} scenarios (1 is best);\n"
             f"a bar joins guards that cannot be told apart (all alike: p = {self.p_value:.2g})",
-            fontsize=9,
         )
-        return figure
 
 
 def ranking(table: pd.DataFrame, measure: str, alpha: float) -> Ranking:
@@ -106,13 +108,12 @@ def _tests(values: pd.DataFrame) -> tuple[float, pd.DataFrame]:
         p = float(stats.wilcoxon(columns[0], columns[1], zero_method="zsplit").pvalue)
         return p, pd.DataFrame([[1.0, p], [p, 1.0]], index=names, columns=names)
     p = float(stats.friedmanchisquare(*columns).pvalue)
-    pairs = _posthocs().posthoc_nemenyi_friedman(values.to_numpy())
-    return p, pd.DataFrame(pairs.to_numpy(), index=names, columns=names)
+    return p, pd.DataFrame(_nemenyi(values), index=names, columns=names)
 
 
-def _posthocs() -> Any:
-    try:
-        import scikit_posthocs
-    except ImportError as error:
-        raise MissingExtraError("scikit-posthocs", "benchmark") from error
-    return scikit_posthocs
+def _nemenyi(values: pd.DataFrame) -> np.ndarray[Any, Any]:
+    """P-values of all pairs, from the distances of their average ranks (Demsar 2006, section 3.2.2)."""
+    count, guards = values.shape
+    ranks = values.rank(axis=1).mean().to_numpy()
+    distances = np.abs(ranks[:, None] - ranks) / np.sqrt(guards * (guards + 1) / (6 * count))
+    return np.asarray(stats.studentized_range.sf(distances * np.sqrt(2), guards, np.inf))

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from assay.benchmark.pictures import category_picture, cost_picture
+from assay.benchmark.figures import category_picture, cost_picture
 from assay.benchmark.ranking import Ranking, ranking
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,6 +45,7 @@ class BenchmarkResult:
 
     title: ClassVar[str] = "Which monitor to ship"
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         return self.table[list(COLUMNS)].copy()
 
@@ -51,12 +53,14 @@ class BenchmarkResult:
     def guards(self) -> list[str]:
         return list(dict.fromkeys(self.table["guard"]))
 
+    @tabled
     def by_category(self, measure: str = "specific_mcc") -> pd.DataFrame:
         """The mean of a measure per guard and category, and over all scenarios."""
         wide = self.table.pivot_table(index="guard", columns="category", values=measure, sort=False)
         wide["all"] = self.table.groupby("guard")[measure].mean()
         return wide.loc[self.guards].reset_index().rename_axis(None, axis=1)
 
+    @tabled
     def by_guard(self) -> pd.DataFrame:
         """A row per guard: mean detection and its interval, effect on the system, and cost.
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.benchmark.cells import Cells
+from assay.benchmark.finished_cells import Cells
 from assay.benchmark.mean_mcc import MeanMcc
 from assay.benchmark.measures import agreement, measured
 from assay.benchmark.oracle import overall_outcome, overall_truth, specific_outcome, specific_truth
@@ -22,6 +22,7 @@ from assay.benchmark.scenario import NO_LABEL, Scenario, row_count
 from assay.engine import checked_engine, mapped
 from assay.errors import InputError, NotFittedError
 from assay.guard import CANCELLED, Guard
+from assay.table import tabled
 from assay.trace import Inputs
 
 
@@ -51,13 +52,13 @@ def run_benchmark(
     _check(guards, chosen, batch_size, confidence, resamples)
     checked_engine(engine)
     settings = {"confidence": confidence, "resamples": resamples, "seed": seed}
-    cells = Cells(checkpoint, readouts, settings | {"batch_size": batch_size})
+    cells = Cells(guards, checkpoint, readouts, settings | {"batch_size": batch_size})
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     means = {name: MeanMcc() for name in guards}
     left: list[tuple[Scenario, list[str]]] = []
     for scenario in chosen:
-        for name, guard in guards.items():
-            if (cell := cells.read(name, guard, scenario)) is not None:
+        for name in guards:
+            if (cell := cells.read(name, scenario)) is not None:
                 rows[scenario.name, name], alarm = cell
                 means[name].add(scenario, alarm)
         if wanted := [name for name in guards if (scenario.name, name) not in rows]:
@@ -68,7 +69,7 @@ def run_benchmark(
     results = mapped(judge, jobs, engine, description="scenarios", total=len(left))
     for (scenario, _), judged in zip(left, results, strict=True):
         for name, row, readout in judged:
-            cells.write(name, guards[name], scenario, row, readout.to_frame(scenario))
+            cells.write(name, scenario, row, readout.to_frame(scenario))
             rows[scenario.name, name] = row
             means[name].add(scenario, readout.alarm)
     table = pd.DataFrame([rows[scenario.name, name] for scenario in chosen for name in guards])
@@ -91,6 +92,7 @@ class Readout:
         correct = self.predictions == scenario.labels.numpy()
         return scenario.is_fault.numpy(), np.full(len(correct), scenario.is_novelty), correct
 
+    @tabled
     def to_frame(self, scenario: Scenario) -> pd.DataFrame:
         """A row per input in stream order; outcomes by the names of `Outcome`, right is a true one."""
         flags = self.flags(scenario)
@@ -133,7 +135,7 @@ def _readouts(
     """Every guard's readout; guards of one network and one need of inputs share what was observed."""
     groups: dict[tuple[int, bool], dict[str, Guard]] = {}
     for name, guard in guards.items():
-        groups.setdefault((id(guard.network), guard.monitor.needs_inputs), {})[name] = guard
+        groups.setdefault((id(guard.network), guard.monitor.needs.inputs), {})[name] = guard
     for group in groups.values():
         parts: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in group}
         first = next(iter(group.values()))

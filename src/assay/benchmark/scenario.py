@@ -1,7 +1,6 @@
 """Scenario: one benchmark dataset, a stream of good and faulty inputs in random order."""
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,6 +8,8 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.identity import digest
+from assay.labels import class_numbers
 from assay.network import length
 
 CATEGORIES = ("novelty", "noise", "anomaly", "shift", "adversarial")
@@ -67,7 +68,7 @@ class Scenario:
     ) -> "Scenario":
         """A scenario of recorded inputs, with the label of every row (-1 for a novelty) and whether it is a
         fault."""
-        labels, flags = torch.as_tensor(labels).long(), torch.as_tensor(is_fault).bool()
+        labels, flags = class_numbers(labels), torch.as_tensor(is_fault).bool()
         if row_count(inputs) != len(labels):
             raise InputError(
                 f"expected one label per input in scenario {name!r}, got {row_count(inputs)} inputs and "
@@ -109,19 +110,3 @@ def row_count(inputs: Any) -> int:
 def rows_of(inputs: Any, rows: Tensor) -> Any:
     """Rows of a tensor or of a list of texts."""
     return inputs[rows] if isinstance(inputs, Tensor) else [inputs[row] for row in rows.tolist()]
-
-
-def digest(*parts: Any) -> str:
-    """A hash of plain values, tensors and texts."""
-    state = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        if isinstance(part, Tensor):
-            state.update(f"{part.dtype} {tuple(part.shape)}".encode())
-            state.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-        elif isinstance(part, Mapping):
-            state.update(digest(*(item for pair in sorted(part.items()) for item in pair)).encode())
-        elif isinstance(part, Sequence) and not isinstance(part, str):
-            state.update("\x1f".join(map(str, part)).encode())
-        else:
-            state.update(f"\x1e{part}".encode())
-    return state.hexdigest()

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 
 from assay.benchmark import BenchmarkResult
+from assay.check.figures import gates_picture
 from assay.check.gate import Gate
-from assay.check.picture import gates_picture
 from assay.guard import Guard
 from assay.mira import MiraResult, ShuffleScore
 from assay.storage import storable
+from assay.table import tabled
 from assay.volatility import VolatilityWatch
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Check:
         found = [gate.passed for gate in self.gates]
         return False if False in found else None if None in found else True
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per gate."""
         return pd.DataFrame(

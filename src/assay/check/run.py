@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +17,9 @@ from assay.check.result import Check
 from assay.data.apart import check_apart
 from assay.errors import GradientError, InputError
 from assay.guard import Guard
-from assay.mira import MiraResult, ShuffleScore, mira_score, shuffle_score
+from assay.labels import class_numbers
+from assay.mira import MiraResult, ShuffleScore, shuffle_score
+from assay.mira.score import scores
 from assay.mira.settings import Settings
 from assay.monitors.monitor import Monitor
 from assay.network import Network
@@ -59,23 +62,20 @@ def check_network(
     threshold, which is itself drawn, gives by chance in 99 of 100 cases.
     """
     _check_wanted(false_alarm_rate, least_accuracy, least_mira, least_mcc)
-    options: dict[str, Any] = {
-        "accuracy_threshold": accuracy_threshold,
-        "low": low,
-        "high": high,
-        "seed": seed,
-    }
-    Settings(**options)  # refuses what cannot be, before any work
+    settings = Settings(accuracy_threshold=accuracy_threshold, low=low, high=high, seed=seed)
+    if not network.layers:
+        raise InputError("expected a Network that watches a layer, got layers=(); pass layers='penultimate'")
     learned, held, tested = _split(data, test, seed)
+    scenarios = build_scenarios(
+        *tested, network=network, severities=severities, novelty=novelty, faults=faults, seed=seed
+    )
     fitted, calibrating, unseen = (
         network.observe(part, keep_inputs=True) for part in (learned, held, tested)
     )
     guards = _guards(network, candidates or _usual(network), fitted, calibrating, false_alarm_rate)
-    scenarios = build_scenarios(
-        *tested, network=network, severities=severities, novelty=novelty, faults=faults, seed=seed
-    )
     benchmark = run_benchmark(guards, scenarios, seed=seed)
-    monitorability, reason = _monitorability(network, learned, tested, options | _estimator(fitted))
+    shrinking = replace(settings, estimator=_estimator(fitted))
+    monitorability, reason = _monitorability(network, learned, tested, shrinking)
     guard = guards[benchmark.best]
     gates = (
         _accuracy_gate(unseen, least_accuracy),
@@ -120,7 +120,7 @@ def _labelled(data: Any, name: str) -> Pair:
             "a check needs to know what is right"
         )
     inputs = data[0] if isinstance(data[0], list | tuple) else torch.as_tensor(data[0])
-    labels = torch.as_tensor(data[1]).long()
+    labels = class_numbers(data[1])
     if row_count(inputs) != len(labels) or (name == "data" and len(labels) < FEWEST):
         raise InputError(
             f"expected at least {FEWEST} inputs with a label each in {name}, got {row_count(inputs)} inputs "
@@ -132,8 +132,13 @@ def _labelled(data: Any, name: str) -> Pair:
 def _usual(network: Network) -> dict[str, Monitor]:
     """Monitors that need nothing but a Trace, so that black boxes can be checked, too."""
     layer = network.layers[0]
-    chosen = (monitors.MaxSoftmax(), monitors.Energy(), monitors.Mahalanobis(layer), monitors.KNN(layer))
-    return {type(monitor).__name__: monitor for monitor in (*chosen, monitors.ActivationBox(layer))}
+    chosen = (
+        monitors.MaxSoftmax(),
+        monitors.Energy(),
+        monitors.Mahalanobis(layer=layer),
+        monitors.KNN(layer=layer),
+    )
+    return {type(monitor).__name__: monitor for monitor in (*chosen, monitors.ActivationBox(layer=layer))}
 
 
 def _guards(
@@ -146,19 +151,19 @@ def _guards(
 
 
 def _monitorability(
-    network: Network, train: Pair, test: Pair, options: Mapping[str, Any]
+    network: Network, train: Pair, test: Pair, settings: Settings
 ) -> tuple[MiraResult | None, str]:
     """The score, or the reason why there is none."""
     try:
-        return mira_score(network, train, test, layer=network.layers[0], **options), ""
+        return scores(network, train, test, [network.layers[0]], settings)[0], ""
     except (InputError, GradientError) as error:
         return None, str(error)
 
 
-def _estimator(fitted: Trace) -> dict[str, str]:
+def _estimator(fitted: Trace) -> str:
     """Of MIRA's covariance: shrunk where rows are too few to determine one of this width."""
-    rows, width = fitted.layer(next(iter(fitted.features))).shape
-    return {"estimator": "empirical" if rows > 2 * width else "ledoit_wolf"}
+    rows, width = next(iter(fitted.features.values())).shape
+    return "empirical" if rows > 2 * width else "ledoit_wolf"
 
 
 def _shuffle(network: Network, inputs: Any, seed: int) -> ShuffleScore | None:

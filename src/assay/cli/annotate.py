@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.cli.options import Seed
+from assay.cli.places import Written
 
 if TYPE_CHECKING:
     from assay import AnnotationItems, OutputDistribution
-    from assay.omniinput.annotation_store import AnnotationStore
+    from assay.omniinput.annotation.store import AnnotationStore
 
 
 def annotate(
     distribution: Annotated[Path, typer.Argument(help="An output distribution, as `assay sample` saves it.")],
-    store: Annotated[Path, typer.Option(help="Where items and labels are kept; taken up if it exists.")],
+    store: Annotated[
+        Path,
+        typer.Option(help="Where items and labels are kept; taken up if it exists."),
+        Written(kept=True),
+    ],
     per_bin: Annotated[
         int | None, typer.Option(help="Inputs drawn of every bin; 50 if nothing is said.")
     ] = None,
@@ -34,7 +39,9 @@ def annotate(
         Path | None, typer.Option(help="Put the labels of this csv or Label Studio export in, and stop.")
     ] = None,
     export: Annotated[
-        Path | None, typer.Option(help="Write all labels as csv, or as Label Studio tasks (.json), and stop.")
+        Path | None,
+        typer.Option(help="Write all labels as csv, or as Label Studio tasks (.json), and stop."),
+        Written(),
     ] = None,
 ) -> None:
     """Choose inputs from every bin and serve a page where people score them from 0 to 1.
@@ -45,8 +52,8 @@ def annotate(
     Example: `assay annotate outputs.safetensors --store labels.db`
     """
     import assay
-    from assay.omniinput.annotation_items import run_name
-    from assay.omniinput.annotation_store import AnnotationStore
+    from assay.omniinput.annotation.items import run_name
+    from assay.omniinput.annotation.store import AnnotationStore
 
     dist: OutputDistribution = assay.load(distribution, kind="OutputDistribution")
     words = None if guideline is None else _text(guideline)
@@ -103,7 +110,7 @@ def _serve(store: "AnnotationStore", port: int, question: str | None, guideline:
 
 def _take(store: "AnnotationStore", path: Path) -> None:
     import assay
-    from assay.omniinput.annotation_exchange import labels_of
+    from assay.omniinput.annotation.formats import labels_of
 
     labels = labels_of(assay.read_annotations(path, store.items()))
     store.add_labels(labels)
@@ -111,7 +118,7 @@ def _take(store: "AnnotationStore", path: Path) -> None:
 
 
 def _export(store: "AnnotationStore", path: Path) -> None:
-    from assay.omniinput.annotation_exchange import write_annotations
+    from assay.omniinput.annotation.formats import write_annotations
 
     labels = store.labels()
     write_annotations(labels, path, store.items())

@@ -1,41 +1,38 @@
 """The application: every command by its name, errors on one line."""
 
-import functools
 import sys
 import traceback
-from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from assay.cli.annotate import annotate
 from assay.cli.benchmark import benchmark
 from assay.cli.check import check
 from assay.cli.demo import demo
+from assay.cli.extras import with_extras
 from assay.cli.merge import merge
 from assay.cli.mira import mira
 from assay.cli.observe import observe
-from assay.cli.options import refuse_no_numbers
+from assay.cli.options import with_finite_numbers
+from assay.cli.pipe import Reader
+from assay.cli.places import with_places
 from assay.cli.precision import precision
 from assay.cli.report import report
 from assay.cli.reshape import reshape
 from assay.cli.sample import sample
 from assay.cli.serve import serve
-from assay.cli.status import INTERRUPTED, UNDECIDED, WRONG_USE
+from assay.cli.status import FINE, INTERRUPTED, READER_LEFT, UNDECIDED, WRONG_USE
 from assay.cli.volatility import volatility
 
 app = typer.Typer(
     name="assay",
     help="How far can a neural network be trusted when there are no labels?",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-
-PLACES = {"output", "report", "junit"}
-"""Options that say where something is written."""
 
 COMMANDS = (
     annotate,
@@ -54,31 +51,19 @@ COMMANDS = (
 )
 
 
-def _with_places_checked(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, refusing before any work a place that nothing can be written to, and what is no number."""
+class Command(typer.core.TyperCommand):
+    """A command whose help shows a flag such as --json without a type."""
 
-    @functools.wraps(command)
-    def checked(**given: Any) -> None:
-        refuse_no_numbers(given)
-        for name in PLACES - ({"output"} if command is check else set()):  # a check makes its own folder
-            if isinstance(given.get(name), Path):
-                _expect_folder(given[name])
-        command(**given)
-
-    return checked
-
-
-def _expect_folder(path: Path) -> None:
-    from assay.errors import StorageError
-
-    if not path.absolute().parent.is_dir():
-        raise StorageError(
-            f"cannot write {path}: no such folder; choose a folder that exists and is writable"
-        )
+    def get_params(self, ctx: Any) -> list[Any]:
+        found: list[Any] = super().get_params(ctx)
+        for parameter in found:
+            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+                parameter.metavar = ""
+        return found
 
 
 for command in COMMANDS:
-    app.command()(_with_places_checked(command))
+    app.command(cls=Command)(with_finite_numbers(with_places(with_extras(command))))
 
 
 @app.callback(invoke_without_command=True)
@@ -99,31 +84,57 @@ USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
 
 def main() -> None:
     """Run a command; an error is one line and status 2 or 3, with --debug after its traceback."""
+    reader = Reader()
+    try:
+        status = _status(reader)
+    except BrokenPipeError:
+        reader.let_go()
+        status = READER_LEFT
+    sys.exit(status)
+
+
+def _status(reader: Reader) -> int:
     from assay.errors import UndecidedError
 
     try:
-        sys.exit(app(standalone_mode=False))
+        return _ended()
     except USAGE_ERROR as error:
         _say_usage(error)
-        sys.exit(WRONG_USE)
+        return WRONG_USE
     except (typer.Abort, KeyboardInterrupt):
-        sys.exit(INTERRUPTED)
+        return INTERRUPTED
     except Exception as error:  # also of the user's own code: a crash must not look like status 1, an alarm
+        if isinstance(error, BrokenPipeError) and reader.has_left():
+            raise
         if "--debug" in sys.argv:
             traceback.print_exc()
         print(f"assay: {_said(error)}", file=sys.stderr)
-        sys.exit(UNDECIDED if isinstance(error, UndecidedError) else WRONG_USE)
+        return UNDECIDED if isinstance(error, UndecidedError) else WRONG_USE
+
+
+def _ended() -> int:
+    """The status that the command ended with; where a pipe broke, that error."""
+    try:
+        status: int = app(standalone_mode=False) or FINE
+        if sys.stdout is not None:  # it may have been closed from the start
+            sys.stdout.flush()
+        return status
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # Typer's status for it is 1, which is an alarm
+            raise ended.__context__ from None
+        raise
 
 
 def _said(error: Exception) -> str:
     from assay.errors import AssayError
 
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", []))
     if isinstance(error, AssayError):
-        return str(error)
+        return f"{error}{notes}"
     last = traceback.extract_tb(error.__traceback__)[-1]
     message = " ".join(str(error).split())
     return (
-        f"{type(error).__name__} in {last.name} ({last.filename}, line {last.lineno}): {message}; "
+        f"{type(error).__name__} in {last.name} ({last.filename}, line {last.lineno}): {message}{notes}; "
         "assay --debug shows the traceback"
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.options import ForMachines, Report, Seed
+from assay.cli.places import Written
 from assay.cli.status import leave_by_gate
 from assay.errors import InputError
 
@@ -48,10 +49,18 @@ def benchmark(
         typer.Option(min=-1, max=1, help="Gate on the interval of the best guard's mean specific MCC."),
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A folder; a run started again goes on where it was.")
+        Path | None,
+        typer.Option(help="A folder; a run started again goes on where it was."),
+        Written(folder=True, kept=True),
     ] = None,
-    readouts: Annotated[Path | None, typer.Option(help="A folder for what was seen of every input.")] = None,
-    output: Annotated[Path, typer.Option(help="Where the result goes.")] = Path("benchmark.safetensors"),
+    readouts: Annotated[
+        Path | None,
+        typer.Option(help="A folder for what was seen of every input."),
+        Written(folder=True, kept=True),
+    ] = None,
+    output: Annotated[Path, typer.Option(help="Where the result goes."), Written()] = Path(
+        "benchmark.safetensors"
+    ),
     report: Report = None,
     seed: Seed = 0,
     engine: Annotated[str, typer.Option(help="Where scenarios run: here, processes or ray.")] = "here",
@@ -64,7 +73,7 @@ def benchmark(
     Example: `assay benchmark my.models:trained --train train.npz --test test.npz --report report.html`
     """
     import assay
-    from assay.cli.reference import network_at
+    from assay.cli.network_reference import network_at
 
     watched = network_at(network)
     learned, held, tested = _data(train, validation, test, seed)
@@ -89,7 +98,7 @@ def _scenarios(
     seed: int,
 ) -> "list[Scenario]":
     import assay
-    from assay.cli.reference import named_data
+    from assay.cli.network_reference import named_data
 
     return assay.build_scenarios(
         *tested,
@@ -140,7 +149,7 @@ def _monitor(name: str, network: "Network") -> Any:
 
 def _data(train: str, validation: str | None, test: str, seed: int) -> tuple[Any, Any, Any]:
     """What monitors learn from, what thresholds come from, and what faults are made of: all apart."""
-    from assay.cli.reference import TRAIN, data_at
+    from assay.cli.network_reference import TRAIN, data_at
     from assay.data.apart import check_apart
 
     learned, tested = data_at(train, TRAIN), data_at(test)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.cli.options import ForMachines, Seed
+from assay.cli.places import Written
 from assay.cli.status import ALARM, FINE, UNDECIDED
 
 if TYPE_CHECKING:
@@ -38,9 +39,11 @@ def check(
     low: Annotated[float | None, typer.Option(help="Smallest value an input may take.")] = None,
     high: Annotated[float | None, typer.Option(help="Largest value an input may take.")] = None,
     output: Annotated[
-        Path, typer.Option(help="A folder for report, guard, watch and the check itself.")
+        Path,
+        typer.Option(help="A folder for report, guard, watch and the check itself."),
+        Written(folder=True),
     ] = Path("assay-check"),
-    junit: Annotated[Path | None, typer.Option(help="Where JUnit XML goes.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Where JUnit XML goes."), Written()] = None,
     seed: Seed = 0,
     as_json: ForMachines = False,
 ) -> None:
@@ -51,10 +54,8 @@ def check(
     Example: `assay check my.models:trained --data held-out.npz --low 0 --high 1 --junit check.xml`
     """
     import assay
-    from assay.cli.reference import data_at, named_data, network_at
-    from assay.storage import made_folder
+    from assay.cli.network_reference import data_at, named_data, network_at
 
-    made_folder(output)
     found = assay.check_network(
         network_at(network, (layer,)),
         data_at(data),
@@ -76,12 +77,13 @@ def check(
 
 def _keep(found: "Check", name: str, folder: Path, junit: Path | None) -> None:
     import assay
-    from assay.storage import write_text_whole
+    from assay.storage import folder_whole, write_text_whole
 
-    assay.save(found, folder / "check.safetensors")
-    assay.save(found.guard, folder / "guard.safetensors")
-    assay.save(found.watch, folder / "watch.safetensors")
-    assay.write_report([found], folder / "report.html", title=f"Before it ships: {name}")
+    with folder_whole(folder) as fresh:
+        assay.save(found, fresh / "check.safetensors")
+        assay.save(found.guard, fresh / "guard.safetensors")
+        assay.save(found.watch, fresh / "watch.safetensors")
+        assay.write_report([found], fresh / "report.html", title=f"Before it ships: {name}")
     if junit is not None:
         write_text_whole(junit, assay.check.junit(found))
 

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from assay.cli.options import ForMachines, Seed
+from assay.cli.places import Written
 
 
 def demo(
-    output: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option(help="Where the report goes."), Written()] = Path("report.html"),
     seed: Seed = 0,
     as_json: ForMachines = False,
 ) -> None:

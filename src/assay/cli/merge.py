@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from assay.cli.options import ForMachines
+from assay.cli.places import Written
 from assay.errors import InputError
 
 
@@ -16,7 +17,7 @@ def merge(
         list[Path],
         typer.Argument(help="Saved Histograms, counts kept by a service or a Watch, or PredictionCounts."),
     ],
-    output: Annotated[Path, typer.Option(help="Where the sum goes.")] = Path("merged.safetensors"),
+    output: Annotated[Path, typer.Option(help="Where the sum goes."), Written()] = Path("merged.safetensors"),
     as_json: ForMachines = False,
 ) -> None:
     """Add up the histograms of many devices into one; one file is held at a time.
@@ -61,8 +62,8 @@ def check_each_once(files: list[Path]) -> None:
 def _counted(path: Path) -> Any:
     """What can be added: the file's object, or the histogram in it."""
     import assay
+    from assay.accuracy import PredictionCounts
     from assay.operation import WatchRecord
-    from assay.volatility import PredictionCounts
 
     found = assay.load(path)
     if isinstance(found, WatchRecord):

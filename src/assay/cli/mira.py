@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from assay.cli.options import ForMachines, Report, Seed
+from assay.cli.places import Written
 from assay.cli.status import leave_by_gate
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def mira(
         typer.Option(help="Gate on the interval of the best score."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Where the comparison goes, as a file of assay.")
+        Path | None, typer.Option(help="Where the comparison goes, as a file of assay."), Written()
     ] = None,
     report: Report = None,
     as_json: ForMachines = False,
@@ -49,7 +50,7 @@ def mira(
     Example: `assay mira mine:network --train train.npz --test test.npz --report mira.html`
     """
     import assay
-    from assay.cli.reference import TRAIN, data_at, network_at
+    from assay.cli.network_reference import TRAIN, data_at, network_at
 
     compared = assay.compare_monitorability(
         {reference: network_at(reference) for reference in networks},

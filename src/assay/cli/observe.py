@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from assay.cli.options import ForMachines
+from assay.cli.places import Written
 
 
 def observe(
@@ -16,7 +17,9 @@ def observe(
     data: Annotated[
         str, typer.Option(help="Data to observe, with or without labels: a file or folder, or `digits`.")
     ],
-    output: Annotated[Path, typer.Option(help="Where the Trace goes.")] = Path("trace.safetensors"),
+    output: Annotated[Path, typer.Option(help="Where the Trace goes."), Written()] = Path(
+        "trace.safetensors"
+    ),
     layer: Annotated[list[str] | None, typer.Option(help="A layer to watch; may be repeated.")] = None,
     keep_inputs: Annotated[bool, typer.Option(help="Keep the inputs in the Trace.")] = False,
     as_json: ForMachines = False,
@@ -26,7 +29,7 @@ def observe(
     Example: `assay observe assay.demo.networks:small_cnn --data digits --output trace.safetensors`
     """
     import assay
-    from assay.cli.reference import data_or_inputs_at, network_at
+    from assay.cli.network_reference import data_or_inputs_at, network_at
 
     watched = network_at(network, tuple(layer or ["penultimate"]))
     trace = watched.observe(data_or_inputs_at(data), keep_inputs)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.options import ForMachines, Report, Seed
+from assay.cli.places import Written
 from assay.cli.status import UNDECIDED
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ def precision(
         typer.Argument(help="A store, a csv, a Label Studio export, or module:function that judges inputs."),
     ],
     confident: Annotated[str, typer.Option(help="Which outputs the model is sure at: low or high.")] = "low",
-    output: Annotated[Path, typer.Option(help="Where the curve goes.")] = Path("precision.safetensors"),
+    output: Annotated[Path, typer.Option(help="Where the curve goes."), Written()] = Path(
+        "precision.safetensors"
+    ),
     report: Report = None,
     seed: Seed = 0,
     as_json: ForMachines = False,
@@ -34,11 +37,11 @@ def precision(
     dist = assay.load(distribution, kind="OutputDistribution")
     annotations = _annotations(labels, dist)
     curve = assay.precision_recall(dist, annotations, confident=confident, seed=seed)
-    assay.save(curve, output)
     results: list[Any] = [dist, curve]
     several = hasattr(annotations, "columns") and len(curve.annotators) > 1
     if several:
         results.append(assay.annotator_agreement(annotations))
+    assay.save(curve, output)
     if report:
         assay.write_report(results, report)
     _print(curve, results[2:], output, as_json)
@@ -48,9 +51,9 @@ def precision(
 
 def _annotations(labels: str, dist: Any) -> Any:
     import assay
-    from assay.cli.reference import named
-    from assay.omniinput.annotation_items import run_name
-    from assay.omniinput.annotation_store import AnnotationStore, is_store
+    from assay.cli.network_reference import named
+    from assay.omniinput.annotation.items import run_name
+    from assay.omniinput.annotation.store import AnnotationStore, is_store
 
     path = Path(labels)
     if ":" in labels and not path.exists():

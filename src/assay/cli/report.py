@@ -7,12 +7,15 @@ from typing import Annotated
 import typer
 
 from assay.cli.options import ForMachines
+from assay.cli.places import Written
 from assay.errors import InputError
 
 
 def report(
     results: Annotated[list[Path], typer.Argument(help="Saved results, in the order they shall appear.")],
-    output: Annotated[Path, typer.Option(help="Where the report goes, as HTML.")] = Path("report.html"),
+    output: Annotated[Path, typer.Option(help="Where the report goes, as HTML."), Written()] = Path(
+        "report.html"
+    ),
     title: Annotated[str, typer.Option(help="Its heading.")] = "How far can this network be trusted?",
     network: Annotated[
         str | None, typer.Option(help="module:factory of the network that a result was made with.")
@@ -24,7 +27,7 @@ def report(
     Example: `assay report mira.safetensors benchmark.safetensors --output report.html`
     """
     import assay
-    from assay.cli.reference import network_at
+    from assay.cli.network_reference import network_at
     from assay.report import Result
 
     known = None if network is None else network_at(network)

@@ -1,4 +1,4 @@
-"""`assay reshape`: accuracy out there, from a labelled test set and operational histograms."""
+"""`assay reshape`: accuracy in operation, from a labelled test set and operational histograms."""
 
 import json
 from pathlib import Path
@@ -7,37 +7,43 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.merge import check_each_once
-from assay.cli.options import ForMachines, Report
+from assay.cli.options import ForMachines, Report, not_negative
+from assay.cli.places import Written, write_picture
 from assay.cli.status import UNDECIDED, leave_by_gate
 from assay.errors import InputError, MissingLabelsError
 
 if TYPE_CHECKING:
-    from assay import Estimate, Histogram, Reshaping, Trace
+    from assay import Histogram, IndicatorEstimate, Reshaping, Trace
+    from assay.reshaping import Indicator
 
 
 def reshape(
     test: Annotated[Path, typer.Argument(help="The labelled test set: a saved Trace.")],
     operational: Annotated[
         list[Path],
-        typer.Argument(help="Saved Histograms, which are merged; or one saved Trace, counted here."),
+        typer.Argument(help="Saved Histograms, which are merged, or one saved Trace, which is counted."),
     ],
-    epsilon: Annotated[float, typer.Option(help="How far portions may differ.")] = 0.01,
-    width: Annotated[float, typer.Option(help="Bin width, where a Trace is counted here.")] = 1.0,
-    layer: Annotated[str, typer.Option(help="Layer to count, where a Trace is counted here.")] = (
-        "penultimate"
-    ),
+    epsilon: Annotated[float, typer.Option(help="Largest difference of portions allowed.")] = 0.01,
+    width: Annotated[float, typer.Option(help="Bin width, if a Trace is given.")] = 1.0,
+    layer: Annotated[str, typer.Option(help="Layer to count, if a Trace is given.")] = ("penultimate"),
     indicator: Annotated[
-        list[str] | None, typer.Option(help="accuracy, or recall:LABEL; may be repeated.")
+        list[str] | None, typer.Option(help="accuracy or recall:LABEL; may be repeated (default accuracy).")
     ] = None,
     least_indicator: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Gate on the interval of the first indicator; needs labels."),
+        typer.Option(
+            min=0, max=1, help="Gate on the interval of the first indicator; the test set needs labels."
+        ),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Where the result goes.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Where the picture goes (png, svg or pdf).")] = None,
+    output: Annotated[Path | None, typer.Option(help="Where the result goes."), Written()] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Where the figure goes (png, svg or pdf)."), Written(picture=True)
+    ] = None,
     report: Report = None,
     time_limit: Annotated[float, typer.Option(help="Seconds for the solver.")] = 600.0,
-    seed: Annotated[int, typer.Option(help="Decides between subsets of equal size.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Random seed; decides between subsets of equal size.", callback=not_negative)
+    ] = 0,
     as_json: ForMachines = False,
 ) -> None:
     """Keep the part of a test set that looks like operation, and measure on it.
@@ -65,8 +71,8 @@ def reshape(
     estimates = [result.estimate(one, seed=seed) for one in chosen] if trace.labels is not None else []
     if output:
         assay.save(result, output)
-    if plot:
-        result.plot().savefig(plot)
+    if plot is not None:
+        write_picture(result.plot(), plot)
     if report:
         assay.write_report([result], report)
     _report(result, estimates, as_json)
@@ -74,7 +80,7 @@ def reshape(
         leave_by_gate("first indicator", (estimates[0].lower, estimates[0].upper), least_indicator)
 
 
-def _indicator(name: str) -> Any:
+def _indicator(name: str) -> "Indicator":
     import assay
 
     kind, _, label = name.partition(":")
@@ -82,7 +88,7 @@ def _indicator(name: str) -> Any:
         return assay.accuracy
     if kind == "recall" and label.isdigit():
         return assay.recall(int(label))
-    raise InputError(f"expected accuracy or recall:LABEL, got {name!r}; for others use Python")
+    raise InputError(f"expected accuracy or recall:LABEL, got {name!r}; for other indicators use Python")
 
 
 def _histogram(test: "Trace", paths: list[Path], layer: str, width: float) -> "Histogram":
@@ -116,7 +122,7 @@ def _refuse(error: Any, as_json: bool) -> None:
     print(error.cells.head(10).to_string(index=False))
 
 
-def _report(result: "Reshaping", estimates: "list[Estimate]", as_json: bool) -> None:
+def _report(result: "Reshaping", estimates: "list[IndicatorEstimate]", as_json: bool) -> None:
     if as_json:
         facts = {
             "points": len(result.kept),

@@ -1,6 +1,7 @@
 """`assay sample`: what a model gives over all inputs it could be given."""
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.options import ForMachines, Report, Seed
+from assay.cli.places import Written
 from assay.cli.status import UNDECIDED
+from assay.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from assay import CausalLM, InputSpace, OutputDistribution
+    from assay import CausalLM, InputSpace, Network, OutputDistribution
 
 
 class Kind(StrEnum):
@@ -29,14 +32,15 @@ class Kind(StrEnum):
 Model = Annotated[
     str,
     typer.Argument(
-        help="module:function of a batch of inputs, a Hugging Face model, or a network (see --kind)."
+        help="module:function of a batch of inputs, a Hugging Face model or its folder, or a network; "
+        "see --kind."
     ),
 ]
 WhatKind = Annotated[
     Kind,
     typer.Option(help="output: a function; language-model: its likelihood; logit: one class of a network."),
 ]
-Shape = Annotated[str | None, typer.Option(help="Shape of an input: 8, or 28x28.")]
+Shape = Annotated[str | None, typer.Option(help="Shape of an input: 8, or 1x28x28.")]
 Values = Annotated[int, typer.Option(help="Every position takes 0 to this minus 1.")]
 Length = Annotated[int, typer.Option(help="Tokens of a sequence, for a language model.")]
 Start = Annotated[
@@ -53,9 +57,14 @@ Kernels = Annotated[list[str] | None, typer.Option(help="A kind of move; may be 
 Ladders = Annotated[int, typer.Option(help="Independent runs that share the budget.")]
 Engine = Annotated[str, typer.Option(help="Where ladders run: here, processes or ray.")]
 Kept = Annotated[
-    Path | None, typer.Option(help="Where the run is kept; an interrupted one goes on from there.")
+    Path | None,
+    typer.Option(help="Where the run is kept; an interrupted one goes on from there."),
+    Written(kept=True),
 ]
-Output = Annotated[Path, typer.Option(help="Where the distribution goes.")]
+Download = Annotated[
+    bool, typer.Option("--allow-download", help="Let a language model be fetched from the Hugging Face hub.")
+]
+Output = Annotated[Path, typer.Option(help="Where the distribution goes."), Written()]
 
 
 def sample(
@@ -78,6 +87,7 @@ def sample(
     checkpoint: Kept = None,
     output: Output = Path("outputs.safetensors"),
     report: Report = None,
+    allow_download: Download = False,
     as_json: ForMachines = False,
 ) -> None:
     """Estimate how many of all possible inputs a model maps to each output. Status 3 if it did not converge.
@@ -87,7 +97,9 @@ def sample(
     import assay
 
     edges = _edges(bins)
-    source, space, decode = _source(kind, model, shape, values, length, start, target_class, scale)
+    source, space, decode = _source(
+        kind, model, shape, values, length, start, target_class, scale, allow_download
+    )
     with _partial_kept(output):
         dist = assay.sample_outputs(
             source,
@@ -115,7 +127,7 @@ def sample(
 def _partial_kept(output: Path) -> Iterator[None]:
     """If sampling must stop, what was sampled so far is saved before the error goes on."""
     from assay import save
-    from assay.omniinput.problem import SamplingError
+    from assay.omniinput.sampling.problem import SamplingError
 
     try:
         yield
@@ -135,46 +147,59 @@ def _source(
     start: int | None,
     target_class: int,
     scale: float,
+    allow_download: bool,
 ) -> "tuple[Any, InputSpace | None, Any]":
     """The output function or language model, its space, and how its inputs read as text."""
-    from assay.cli.reference import named
+    from assay.cli.network_reference import named
 
     if kind is Kind.language:
-        return _language_model(model, length, start)
+        return _language_model(model, length, start, allow_download)
     space = _space(shape, values)
     if kind is Kind.logit:
-        return _logit(model, target_class, scale), space, None
+        return _logit(model, space, target_class, scale), space, None
     return named(model), space, None
 
 
 def _space(shape: str | None, values: int) -> "InputSpace":
     from assay import InputSpace
-    from assay.errors import InputError
 
     sizes = (shape or "").split("x")
-    if not all(size.isdigit() for size in sizes):
-        raise InputError(f"expected a shape such as 8 or 28x28, got {shape!r}; give --shape")
+    if not all(size.isdecimal() and int(size) for size in sizes):
+        raise InputError(f"expected a shape such as 8 or 1x28x28, got {shape!r}; give --shape")
     return InputSpace(tuple(int(size) for size in sizes), values)
 
 
-def _language_model(model: str, length: int, start: int | None) -> "tuple[CausalLM, None, Any]":
+def _language_model(
+    model: str, length: int, start: int | None, allow_download: bool
+) -> "tuple[CausalLM, None, Any]":
     """A Hugging Face model with its tokenizer, or the CausalLM that module:name is or returns."""
     from assay import CausalLM
-    from assay.cli.reference import named
+    from assay.cli.network_reference import named
+    from assay.omniinput.sampling.language_model import pretrained
 
     if ":" in model:
         found = named(model)
-        return (found if isinstance(found, CausalLM) else found()), None, None
-    lm = CausalLM.from_huggingface(model, length, start=start)
-    from transformers import AutoTokenizer
+        found = found() if callable(found) and not isinstance(found, CausalLM) else found
+        if not isinstance(found, CausalLM):
+            raise InputError(
+                f"expected {model} to be or to return an assay.CausalLM, got {type(found).__name__}; "
+                "wrap its next-token logits in assay.CausalLM"
+            )
+        return found, None, None
+    tokenizer = pretrained("AutoTokenizer", model, allow_download)
+    lm = CausalLM.from_huggingface(model, length, start=start, allow_download=allow_download)
+    return lm, None, tokenizer.decode
 
-    return lm, None, AutoTokenizer.from_pretrained(model).decode
 
+def _logit(model: str, space: "InputSpace", target_class: int, scale: float) -> Any:
+    from assay.cli.network_reference import network_at
 
-def _logit(model: str, target_class: int, scale: float) -> Any:
-    from assay.cli.reference import network_at
-
+    if not 0 < scale < math.inf:
+        raise InputError(f"expected a --scale above 0, got {scale}; give the largest value, such as 255")
     network = network_at(model)
+    classes = _classes(network, space.shape)
+    if not 0 <= target_class < classes:
+        raise InputError(f"expected a --class of 0 to {classes - 1}, got {target_class}; choose one of these")
 
     def logit(inputs: "Tensor") -> "Tensor":
         return network(inputs.float() / scale)[:, target_class]
@@ -182,10 +207,35 @@ def _logit(model: str, target_class: int, scale: float) -> Any:
     return logit
 
 
+def _classes(network: "Network", shape: tuple[int, ...]) -> int:
+    """How many logits the network gives on inputs of this shape; an error names one that it takes."""
+    import torch
+
+    def logits(sizes: tuple[int, ...]) -> int:
+        with torch.no_grad():
+            return network(torch.zeros(2, *sizes)).shape[1]  # one would pass for an image's one channel
+
+    def takes(sizes: tuple[int, ...]) -> bool:
+        try:
+            return bool(logits(sizes))
+        except InputError:
+            return False
+
+    try:
+        return logits(shape)
+    except InputError as error:
+        others = ((1, *shape), (3, *shape), (math.prod(shape),), shape[1:])
+        fitting = next((sizes for sizes in others if takes(sizes)), None)
+        if fitting is None:
+            raise
+        asked, better = ("x".join(map(str, sizes)) for sizes in (shape, fitting))
+        raise InputError(
+            f"expected a --shape that the network takes, got {asked}; give --shape {better}"
+        ) from error
+
+
 def _edges(bins: str | None) -> Any:
     import numpy as np
-
-    from assay.errors import InputError
 
     if bins is None or bins.isdigit():
         return None if bins is None else int(bins)
@@ -201,7 +251,7 @@ def _edges(bins: str | None) -> Any:
 def _print(dist: "OutputDistribution", output: Path, as_json: bool) -> None:
     if as_json:
         frame = json.loads(dist.to_frame().to_json(orient="records", double_precision=15))
-        facts = {"bins": frame, "converged": dist.converged, "reasons": list(dist.reasons)}
+        facts = {"bins": frame, "converged": dist.converged, "reasons": list(map(str, dist.reasons))}
         print(json.dumps(facts | {"output": str(output)}))
         return
     print(dist.summary())

@@ -1,13 +1,13 @@
 """`assay serve`: a guard over HTTP, counted and watched."""
 
 import logging
-import math
-import signal
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.places import Written
 from assay.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,19 +38,35 @@ def serve(
         int, typer.Option(help="After how many rows of the stream neighbours are no longer alike.")
     ] = 1,
     state: Annotated[
-        Path | None, typer.Option(help="File that counts are kept in, and taken up from at the start.")
+        Path | None,
+        typer.Option(help="File that counts are kept in, and taken up from at the start."),
+        Written(kept=True),
     ] = None,
     every: Annotated[float, typer.Option(help="Seconds between two writings of --state.")] = 10.0,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; one that others can reach needs a token.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8080,
     name: Annotated[str, typer.Option(help="Name of the model in addresses.")] = "guard",
     token: Annotated[
         str | None, typer.Option(envvar="ASSAY_TOKEN", help="Asked of every client, where given.")
     ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen to other machines also without a token.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Another name that clients know this service by; may be given more than once."),
+    ] = None,
     most_rows: Annotated[int, typer.Option(help="Rows of a request.")] = 256,
-    most_bytes: Annotated[int, typer.Option(help="Bytes of a request.")] = 16 * 2**20,
+    most_bytes: Annotated[
+        int, typer.Option(help="Bytes of a request, and of the numbers in its answer.")
+    ] = 16 * 2**20,
     most_waiting: Annotated[int, typer.Option(help="Requests taken and not answered; more get a 503.")] = 32,
     timeout: Annotated[float, typer.Option(help="Seconds until a request gets a 504.")] = 30.0,
+    body_timeout: Annotated[
+        float, typer.Option(help="Seconds until a request whose body is not whole gets a 408.")
+    ] = 20.0,
     workers: Annotated[int, typer.Option(help="Requests computed at the same time.")] = 1,
 ) -> None:
     """Serve a guard: predictions with score and alarm, /metrics for Prometheus, counts on disk.
@@ -63,22 +79,41 @@ def serve(
     """
     from assay.web.service import Limits, Service
 
-    served = _guard(guard, network, bins, layer)
+    _check_door(host, token, insecure)
+    limits = Limits(most_bytes, most_rows, most_waiting, timeout, body_timeout, workers)
+    served = _guard(guard, network)
     watch = _watch(served, reference, bins, layer, width, window, false_alarm_rate, block)
     service = Service(
         watch,
         name=name,
         state=state,
         every=every,
-        limits=Limits(most_bytes, most_rows, most_waiting, timeout, workers),
+        limits=limits,
         token=token,
+        hosts=(host, *(allow_host or ())),
     )
     _run(service.app, host, port, name, timeout)
 
 
-def _guard(path: Path, network: str | None, bins: Path | None, layer: str) -> "Guard | OnnxGuard":
+def _check_door(host: str, token: str | None, insecure: bool) -> None:
+    """Nobody is let in by mistake: not by a token that is empty, not from other machines without one."""
+    from assay.web.listening import is_this_machine
+    from assay.web.token import check_token
+
+    if token is None:  # typer takes an empty variable for none
+        token = os.environ.get("ASSAY_TOKEN")
+    if token is not None:
+        check_token(token)
+    elif not insecure and not is_this_machine(host):
+        raise InputError(
+            f"expected a token for {host or 'all addresses'}, which other machines can reach, got none; pass "
+            "--token or set ASSAY_TOKEN, or say --insecure to answer everybody"
+        )
+
+
+def _guard(path: Path, network: str | None) -> "Guard | OnnxGuard":
     import assay
-    from assay.cli.reference import network_at
+    from assay.cli.network_reference import network_at
 
     if path.suffix == ".onnx":
         if network is not None:
@@ -90,17 +125,9 @@ def _guard(path: Path, network: str | None, bins: Path | None, layer: str) -> "G
         raise InputError(
             f"expected the network of {path}, which the file does not hold; pass module:factory as well"
         )
-    layers = _layers(bins, layer)
-    found: Guard = assay.load(path, network=network_at(network, layers), kind="Guard")
+    # Without layers of its own: the guard knows which ones it watches.
+    found: Guard = assay.load(path, network=network_at(network, layers=()), kind="Guard")
     return found
-
-
-def _layers(bins: Path | None, layer: str) -> tuple[str, ...]:
-    """Those of the histogram, and the one that monitors watch unless told otherwise."""
-    import assay
-
-    wanted = (layer,) if bins is None else assay.load(bins, kind="Bins").layers
-    return tuple(dict.fromkeys(("penultimate", *wanted)))
 
 
 def _watch(
@@ -116,10 +143,14 @@ def _watch(
     import assay
 
     chosen: Bins | None = None if bins is None else assay.load(bins, kind="Bins")
-    if reference is None:
+    clean: Trace | None = None if reference is None else assay.load(reference, kind="Trace")
+    told = clean is not None and (layer in clean.features or layer != "penultimate")
+    counted = (layer,) if told else ()
+    if isinstance(guard, assay.Guard):
+        guard.network = guard.network.watching(counted if chosen is None else chosen.layers)
+    if clean is None:
         return assay.Watch(guard, chosen)
-    clean: Trace = assay.load(reference, kind="Trace")
-    if chosen is None and layer in _given_layers(guard):
+    if chosen is None and counted and layer in _given_layers(guard):
         network = guard.network if isinstance(guard, assay.Guard) else None
         chosen = assay.Bins.from_data(clean, layer, width, network=network)
     watch: Any = {"volatility": assay.VolatilityWatch(window, false_alarm_rate=rate, block=block)}
@@ -148,26 +179,9 @@ def _given_layers(guard: "Guard | OnnxGuard") -> tuple[str, ...]:
 
 
 def _run(app: Any, host: str, port: int, name: str, timeout: float) -> None:
-    import uvicorn
-
-    from assay.web.listening import listening
+    from assay.web.listening import address_of, listening, serve_until_stopped
 
     taken = listening(host, port)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        limit_concurrency=1000,
-        timeout_keep_alive=15,
-        timeout_graceful_shutdown=math.ceil(timeout),
-    )
-    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again once all is answered and kept
-        signal.signal(number, _end)
-    place = taken.getsockname()
-    print(f"assay: http://{place[0]}:{place[1]}/v2/models/{name}/infer and /metrics", flush=True)
-    uvicorn.Server(config).run(sockets=[taken])
-
-
-def _end(*_: object) -> None:
-    raise SystemExit(0)
+    print(f"assay: {address_of(taken)}/v2/models/{name}/infer and /metrics", flush=True)
+    serve_until_stopped(app, taken, timeout, log_config=None)

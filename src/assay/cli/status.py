@@ -12,10 +12,12 @@ UNDECIDED = 3
 """Cannot decide: too few samples, infeasible, not converged."""
 INTERRUPTED = 130
 """By Ctrl-C, as shells have it."""
+READER_LEFT = 141
+"""Nobody reads the output any more (`| head`), as shells have it: whether there is an alarm is not said."""
 
 
 def leave_by_gate(name: str, interval: tuple[float, float], least: float) -> None:
-    """Go on where the whole interval lies above what is wanted, else end the command and say why."""
+    """Return if the whole interval lies above what is wanted; otherwise say why not and exit."""
     from assay.check.gate import decided
 
     passed = decided(interval, least)

@@ -1,12 +1,14 @@
 """`assay volatility`: watch a file or a stream of probabilities; the exit status says how it went."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import ForMachines, Report
+from assay.cli.options import ForMachines, Report, not_negative
+from assay.cli.places import Written, write_picture
 from assay.cli.status import ALARM, FINE, UNDECIDED
 from assay.errors import InputError
 
@@ -24,68 +26,105 @@ def volatility(
         str | None, typer.Option(help="Clean probabilities, in the same formats, to compare with.")
     ] = None,
     watch: Annotated[
-        Path | None, typer.Option(help="Go on with the watch saved here, if there is one; save it after.")
+        Path | None,
+        typer.Option(help="Go on with the watch saved here, if there is one; save it after."),
+        Written(kept=True),
     ] = None,
-    window: Annotated[int, typer.Option(help="Predictions per window.")] = 1000,
+    window: Annotated[int | None, typer.Option(help="Predictions per window. [default: 1000]")] = None,
     false_alarm_rate: Annotated[
-        float, typer.Option(help="Chance of ever sounding on a clean stream.")
-    ] = 0.01,
+        float | None, typer.Option(help="Chance of ever sounding on a clean stream. [default: 0.01]")
+    ] = None,
     block: Annotated[
-        int, typer.Option(help="After how many rows of the stream neighbours are no longer alike.")
-    ] = 1,
-    plot: Annotated[Path | None, typer.Option(help="Where the plot goes (png, svg or pdf).")] = None,
+        int | None,
+        typer.Option(help="After how many rows of the stream neighbours are no longer alike. [default: 1]"),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Where the plot goes (png, svg or pdf)."), Written(picture=True)
+    ] = None,
     report: Report = None,
     stop: Annotated[bool, typer.Option("--stop", help="Stop at the first alarm.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of the reference windows.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Seed of the reference windows. [default: 0]", callback=not_negative),
+    ] = None,
     as_json: ForMachines = False,
 ) -> None:
     """Watch predictions for a change in certainty, without labels.
+
+    The alarm sounds on a change either way and says which: less certain than the reference (accuracy may
+    have fallen), or more certain (easier inputs, or confident attacks).
 
     Exit status: 0 quiet, 1 alarm, 2 wrong use, 3 cannot decide (no full window, or nothing to compare with).
 
     Example: `assay volatility live.csv --reference clean.csv --window 500`
     """
     import assay
-    from assay.volatility.records import probability_chunks
+    from assay.volatility.probability_files import probability_chunks
 
-    if reference is None and not (watch and watch.is_file()):
-        _measured(source, as_json)
-        raise typer.Exit(UNDECIDED)
+    settings = {"window": window, "false_alarm_rate": false_alarm_rate, "block": block}
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if watch and watch.is_file():
         watched: VolatilityWatch = assay.load(watch, kind="VolatilityWatch")
+        _expect_agreement(watched, watch, given, reference, seed)
+    elif reference is None:
+        _measured(source, as_json)
+        raise typer.Exit(UNDECIDED)
     else:
-        watched = _calibrated(str(reference), window, false_alarm_rate, block, seed)
-    state, alarms = None, set[str]()
+        watched = assay.VolatilityWatch(**given).calibrate(_whole(reference), seed=seed or 0)
+    state, alarms = watched.state_now(), set[str]()
     for chunk in probability_chunks(source):
+        _expect_classes(chunk, watched, source)
         state = watched.update(chunk)
         alarms.update(state.alarms)
         if stop and alarms:
             break
+    state = replace(state, alarms=tuple(sorted(alarms)))
     if watch:
         assay.save(watched, watch)
-    status = ALARM if alarms else FINE if state and state.full else UNDECIDED
-    _report(watched, state, sorted(alarms), status, as_json)
+    status = ALARM if alarms else FINE if state.full else UNDECIDED
     if plot:
-        watched.plot().savefig(plot)
+        write_picture(watched.plot(), plot)
     if report:
         assay.write_report([watched], report)
+    _report(watched, state, status, as_json)
     raise typer.Exit(status)
 
 
-def _calibrated(
-    reference: str, window: int, false_alarm_rate: float, block: int, seed: int
-) -> "VolatilityWatch":
-    from assay.volatility import VolatilityWatch
+def _expect_agreement(
+    watch: "VolatilityWatch", path: Path, given: dict[str, Any], reference: str | None, seed: int | None
+) -> None:
+    """A watch that exists has its settings and its reference; others than these would have no effect."""
+    for name, value in given.items():
+        if value != getattr(watch, name):
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(
+                f"expected {option} {getattr(watch, name)}, with which the watch in {path} was begun, got "
+                f"{value}; leave {option} out, or begin a watch in another file"
+            )
+    if reference is None and seed is not None:
+        raise InputError(
+            f"expected no --seed without --reference, since the watch in {path} is calibrated already, got "
+            f"{seed}; leave it out"
+        )
+    if reference is not None and not watch.is_calibrated_on(_whole(reference), seed=seed):
+        raise InputError(
+            f"expected the clean rows and the seed that the watch in {path} was calibrated with, got others "
+            f"in {reference}; leave --reference and --seed out, or begin a watch in another file"
+        )
 
-    return VolatilityWatch(window, false_alarm_rate=false_alarm_rate, block=block).calibrate(
-        _whole(reference), seed=seed
-    )
+
+def _expect_classes(rows: "Array", watch: "VolatilityWatch", source: str) -> None:
+    if rows.shape[1] != watch.classes_:
+        raise InputError(
+            f"expected probabilities of {watch.classes_} classes as in the reference, got "
+            f"{rows.shape[1]} in {source}; pass predictions of the same network"
+        )
 
 
 def _whole(source: str) -> "Array":
     import numpy as np
 
-    from assay.volatility.records import probability_chunks
+    from assay.volatility.probability_files import probability_chunks
 
     chunks = list(probability_chunks(source))
     if not chunks:
@@ -108,17 +147,18 @@ def _measured(source: str, as_json: bool) -> None:
     print("cannot decide: nothing to compare with; pass --reference with clean probabilities")
 
 
-def _report(
-    watch: "VolatilityWatch", last: "VolatilityState | None", alarms: list[str], status: int, as_json: bool
-) -> None:
+def _report(watch: "VolatilityWatch", last: "VolatilityState", status: int, as_json: bool) -> None:
     if as_json:
         facts = {
             "rows": watch.rows_,
             "bad_rows": watch.bad_rows_,
-            "log_vc": last.log_vc if last and last.full else None,
+            "log_vc": last.log_vc if last.full else None,
+            "p_value": last.p_value if last.full else None,
             "reference_log_vc": watch.reference.mean,
-            "evidence": last.evidence if last else 1.0,
-            "alarms": alarms,
+            "reference_certainty": watch.reference.certainty,
+            "evidence": last.evidence,
+            "direction": last.direction or None,
+            "alarms": list(last.alarms),
             "status": {FINE: "quiet", ALARM: "alarm", UNDECIDED: "undecided"}[status],
             "windows": watch.to_frame().to_dict(orient="records"),
         }
@@ -127,8 +167,12 @@ def _report(
     frame = watch.to_frame()
     if len(frame):
         print(
-            frame.to_string(index=False, formatters={"log_vc": "{:.3f}".format, "p_value": "{:.3g}".format})
+            frame.to_string(
+                index=False,
+                float_format="{:.3f}".format,
+                formatters={"p_value": "{:.3g}".format},
+            )
         )
-    print(watch.summary())
+    print(watch.summary(last))
     if status == UNDECIDED:
         print("cannot decide: fewer rows than one window; pass more rows or a smaller --window")

@@ -1,6 +1,7 @@
 """idx, the format of MNIST and its relatives: a magic number, the shape, then the values."""
 
 import gzip
+import io
 import math
 import re
 import zlib
@@ -12,10 +13,12 @@ from torch import Tensor
 
 from assay.data.arrays import Array, as_inputs
 from assay.data.labelled import Labelled, numbered
+from assay.data.memory import MOST_UNPACKED, expect_room
 from assay.data.place import existing_file
 from assay.errors import InputError, MissingLabelsError
 
 _TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_GZIP = b"\x1f\x8b"
 _SPLITS = {"train": ("train",), "test": ("t10k", "test")}
 
 
@@ -58,30 +61,38 @@ def _inputs(images: Path, scale: float | None) -> Tensor:
 
 
 def _array(path: Path) -> Array:
-    content = _content(path)
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in _TYPES or not content[3]:
-        raise InputError(
-            f"{path}: expected an idx file, got one that starts with {content[:4].hex(' ') or 'nothing'}; "
-            "pass a file such as train-images-idx3-ubyte"
-        )
-    dtype, start = np.dtype(_TYPES[content[2]]), 4 + 4 * content[3]
-    shape = tuple(np.frombuffer(content[4:start], ">u4").tolist()) if len(content) >= start else ()
-    expected = start + dtype.itemsize * math.prod(shape)
-    if not shape or len(content) != expected:
-        raise InputError(
-            f"{path}: expected {expected} bytes for an array of shape {shape}, got {len(content)}; "
-            "the file is truncated or damaged, fetch it again"
-        )
-    return np.frombuffer(content, dtype, offset=start).reshape(shape)
-
-
-def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        return gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
+            packed = file.read(2) == _GZIP
+        with gzip.open(path) if packed else path.open("rb") as stream:
+            return _values(stream, path, path.stat().st_size * (MOST_UNPACKED if packed else 1))
     except (EOFError, OSError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({error}); fetch the file again") from error
+
+
+def _values(stream: io.BufferedIOBase, path: Path, most: int) -> Array:
+    """The array; the stream holds at most so many bytes, and no more are read than its header announces."""
+    magic = stream.read(4)
+    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _TYPES or not magic[3]:
+        raise InputError(
+            f"{path}: expected an idx file, got one that starts with {magic.hex(' ') or 'nothing'}; "
+            "pass a file such as train-images-idx3-ubyte"
+        )
+    dtype, axes = np.dtype(_TYPES[magic[2]]), stream.read(4 * magic[3])
+    shape = tuple(np.frombuffer(axes, ">u4").tolist()) if len(axes) == 4 * magic[3] else ()
+    start, size = 4 + len(axes), math.prod(shape)
+    expected = start + dtype.itemsize * size
+    content = b""
+    if shape and expected <= most:
+        expect_room(size * (dtype.itemsize + 4), path)  # the values, and float32 made of them
+        content = stream.read(expected - start + 1)
+    if not shape or start + len(content) != expected:
+        got = "more" if start + len(content) > expected else f"{start + len(content)}"
+        raise InputError(
+            f"{path}: expected {expected} bytes for an array of shape {shape}, got {got}; "
+            "the file is truncated or damaged, fetch it again"
+        )
+    return np.frombuffer(content, dtype).reshape(shape)
 
 
 def _of_split(folder: Path, split: str | None) -> Path:

@@ -1,5 +1,7 @@
 """Image files: a folder with one sub-folder per class."""
 
+import math
+import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
@@ -16,6 +18,7 @@ from PIL import Image
 from torch import Tensor
 
 from assay.data.labelled import Labelled, from_names
+from assay.data.memory import expect_room
 from assay.engine import progress
 from assay.errors import InputError, MissingLabelsError
 
@@ -24,6 +27,8 @@ _GREY = {"1", "L", "LA", "I", "I;16", "I;16L", "I;16B", "I;16N"}
 # What Pillow raises on damaged files depends on the format.
 _UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError, KeyError)
 _DAMAGED = (*_UNREADABLE, struct.error, zlib.error, Image.DecompressionBombError)
+
+_THREADS = min(32, (os.cpu_count() or 1) + 4)
 
 Size = int | tuple[int, int]
 
@@ -42,7 +47,8 @@ def read_images(
     one size, or `size` (a side, or height and width) to which each is resized, bilinear with antialiasing.
     C is 1 where all images are grey, otherwise 3, unless `channels` says which; transparency is dropped.
     Hidden files and files that do not end like an image (png, jpg, bmp, gif, webp, tif, ppm) are passed over.
-    Sizes are checked from the headers before the first image is decoded, so memory is the result alone.
+    Sizes are checked from the headers before the first image is decoded: that they are one, and that there is
+    memory for the result.
     """
     place = Path(folder)
     if not place.is_dir():
@@ -83,16 +89,21 @@ def stacked(
         raise InputError(
             f"expected channels=1 (grey) or channels=3 (colour), got {channels}; pass one of them"
         )
-    shape = _asked_size(size) or _one_size(images, source)
+    asked = _asked_size(size)
+    headers = [_header(image) for image in images]
+    shape = asked or _one_size(images, [size for size, _ in headers], source)
     if channels is None:
-        channels = 1 if all(_header(image)[1] in _GREY for image in images) else 3
+        channels = 1 if all(mode in _GREY for _, mode in headers) else 3
+    largest = max(width * height for (width, height), _ in headers)
+    decoding = min(_THREADS, len(images)) * largest * 8  # as it is in the file, and converted
+    expect_room(len(images) * channels * math.prod(shape) * 4 + decoding, source)
     pixels = np.empty((len(images), channels, *shape), np.float32)
 
     def decode(row: int) -> None:
         pixels[row] = _pixels(images[row], "L" if channels == 1 else "RGB", shape)
 
     # Pillow lets go of the interpreter while it decodes, so threads use all cores.
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(_THREADS) as threads:
         for _ in progress(threads.map(decode, range(len(images))), "reading images", len(images)):
             pass
     return torch.from_numpy(pixels)
@@ -115,10 +126,11 @@ def _asked_size(size: Size | None) -> tuple[int, int] | None:
     return height, width
 
 
-def _one_size(images: Sequence[Path | Image.Image], source: object) -> tuple[int, int]:
-    first = _header(images[0])[0]
-    for image in images:
-        other = _header(image)[0]
+def _one_size(
+    images: Sequence[Path | Image.Image], sizes: Sequence[tuple[int, int]], source: object
+) -> tuple[int, int]:
+    first = sizes[0]
+    for image, other in zip(images, sizes, strict=True):
         if other != first:
             raise InputError(
                 f"{_called(image, source)}: expected images of one size, got {other[1]} x {other[0]} "

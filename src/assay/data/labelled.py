@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.labels import class_numbers
 
 T = TypeVar("T")
 
@@ -42,29 +43,21 @@ class Labelled(tuple[T, Tensor]):
 
 def numbered(labels: Any, rows: int, source: object) -> Tensor:
     """Labels that are class numbers already, as int64; one for each of `rows` inputs."""
-    numbers = np.asarray(labels)
-    if numbers.ndim == 2 and numbers.shape[1] == 1:
-        numbers = numbers[:, 0]
-    if numbers.ndim != 1 or numbers.dtype.kind not in "biuf":
-        raise InputError(
-            f"{source}: expected labels as one whole number per input, got an array of shape "
-            f"{numbers.shape} and type {numbers.dtype}; store the class numbers"
-        )
+    try:
+        numbers = class_numbers(labels)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from error
     if len(numbers) != rows:
         raise InputError(
             f"{source}: expected one label per input ({rows}), got {len(numbers)}; "
             "pass files that belong together"
-        )
-    if numbers.dtype.kind == "f" and not (np.isfinite(numbers) & (numbers == np.trunc(numbers))).all():
-        raise InputError(
-            f"{source}: expected class numbers, got values that are not whole; choose another label column"
         )
     if (numbers < 0).any():
         raise InputError(
             f"{source}: expected class numbers from 0 on, got {numbers.min()}; "
             "number the classes from 0, and leave rows without a label out"
         )
-    return torch.from_numpy(numbers.astype(np.int64))
+    return numbers
 
 
 def from_names(

@@ -1,22 +1,26 @@
 """npz: NumPy arrays under names, in one zip file."""
 
+import math
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.lib import format as npy
 from torch import Tensor
 
 from assay.data.arrays import as_inputs
 from assay.data.labelled import Labelled, numbered
+from assay.data.memory import expect_room
 from assay.data.place import existing_file
 from assay.errors import InputError, MissingLabelsError
 
 _INPUTS = ("inputs", "x", "images", "data")
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _LABELS = ("labels", "y", "targets", "target", "label")
 # NumPy and zipfile raise each of these on one damaged file or another.
 _DAMAGED = (
@@ -45,6 +49,7 @@ def read_npz(
     labels, y, targets, target or label, in any case; with `split="train"`, x_train or train_x and so on.
     Images come out float32 in [0, 1], channels first; `as_inputs` in arrays.py states the layouts taken and
     what `scale` does. Pickled (object) arrays are refused: reading them would run code from the file.
+    Arrays that the free memory has no room for, as their headers say, are refused before they are unpacked.
     """
     file = existing_file(path)
     with _arrays(file) as arrays:
@@ -52,8 +57,12 @@ def read_npz(
             raise MissingLabelsError(
                 f"{file}: expected an npz file, got a single array; save both with numpy.savez"
             )
-        x = arrays[_name(inputs, _INPUTS, split, arrays.files, "inputs", file)]
-        y = arrays[_name(labels, _LABELS, split, arrays.files, "labels", file)]
+        names = (
+            _name(inputs, _INPUTS, split, arrays.files, "inputs", file),
+            _name(labels, _LABELS, split, arrays.files, "labels", file),
+        )
+        expect_room(sum(_size(arrays.zip, name) for name in names), file)
+        x, y = (arrays[name] for name in names)
     return Labelled(as_inputs(x, file, scale), numbered(y, len(x), file))
 
 
@@ -67,8 +76,12 @@ def npz_inputs(
     """The inputs of `read_npz` alone, also from an npy file."""
     file = existing_file(path)
     with _arrays(file) as arrays:
-        single = isinstance(arrays, np.ndarray)
-        x = arrays if single else arrays[_name(inputs, _INPUTS, split, arrays.files, "inputs", file)]
+        if isinstance(arrays, np.ndarray):
+            x = arrays
+        else:
+            name = _name(inputs, _INPUTS, split, arrays.files, "inputs", file)
+            expect_room(_size(arrays.zip, name), file)
+            x = arrays[name]
     return as_inputs(x, file, scale)
 
 
@@ -77,12 +90,31 @@ def _arrays(file: Path) -> Iterator[Any]:
     """What the file holds: arrays by name, or a single one."""
     try:
         with file.open("rb") as stream:
+            if stream.peek(len(npy.MAGIC_PREFIX)).startswith(npy.MAGIC_PREFIX):
+                expect_room(_announced(stream), file)
+                stream.seek(0)
             yield np.load(stream, allow_pickle=False)
     except InputError:
         raise
     except _DAMAGED as error:
         advice = "save plain arrays" if "pickle" in str(error) else "the file is damaged, save it again"
         raise InputError(f"{file}: cannot be read as npz ({error}); {advice} with numpy.savez") from error
+
+
+def _size(archive: zipfile.ZipFile, name: str) -> int:
+    """Bytes of memory that an array takes on its way to a tensor, by its own header and the archive's."""
+    member = name if name in archive.namelist() else f"{name}.npy"
+    with archive.open(member) as stream:
+        return max(archive.getinfo(member).file_size, _announced(stream))
+
+
+def _announced(stream: IO[bytes]) -> int:
+    """Bytes of the array that begins here, and of the tensor made of it: the most there is of either."""
+    version = npy.read_magic(stream)
+    if version not in _HEADERS:
+        return 0  # a structure with fields, which is refused
+    shape, _, dtype = _HEADERS[version](stream)
+    return math.prod(shape) * (dtype.itemsize + (0 if dtype == np.float32 else 4))
 
 
 def _name(

@@ -74,8 +74,8 @@ def _read(source: Any, options: dict[str, Any], readers: dict[str, Reader]) -> A
     for name in options:
         if name not in known:
             raise InputError(
-                f"expected options of {reader.__name__} ({', '.join(known)}) for {_shown(source)}, "
-                f"got {name!r}; leave it out or rename it"
+                f"{_shown(source)}: expected options of its kind ({', '.join(known) or 'it has none'}), got "
+                f"{name!r}; leave it out or rename it"
             )
     return reader(source, **options)
 

@@ -1,17 +1,23 @@
 """Tables in csv and tsv files, on the way to numbers (csv.py) or texts (text.py)."""
 
 import csv
+import gzip
 import warnings
 import zlib
 from collections.abc import Iterable
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from assay.data.memory import MOST_UNPACKED, expect_room, free_memory
 from assay.data.place import existing_file
 from assay.errors import InputError, MissingLabelsError
+
+NUMBER_CELL, TEXT_CELL = 16, 64
+"""Bytes of memory that a cell takes besides its letters, as measured."""
 
 LABEL_NAMES = ("label", "labels", "class", "target", "y")
 
@@ -35,6 +41,7 @@ def read_table(
     separator = separator or ("\t" if is_tsv else ",")
     quoting: Any = csv.QUOTE_MINIMAL if (not is_tsv if quoted is None else quoted) else csv.QUOTE_NONE
     try:
+        _check_room(file, separator, dtype is str)
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame: pd.DataFrame = pd.read_csv(
@@ -47,7 +54,10 @@ def read_table(
                 quoting=quoting,
                 nrows=rows,
                 dtype=dtype,
+                compression="gzip" if file.suffix == ".gz" else None,
             )
+    except InputError:
+        raise
     except (ValueError, OSError, EOFError, zlib.error, pd.errors.ParserWarning) as error:
         reason = str(error).strip().removeprefix("Error tokenizing data. C error: ")
         raise InputError(
@@ -59,6 +69,28 @@ def read_table(
             f"{file}: expected rows of data, got none; a file without column names needs header=False"
         )
     return frame
+
+
+def _check_room(file: Path, separator: str, is_text: bool) -> None:
+    """Refuse a table that does not fit into memory: its text, and what its cells take as numbers or texts."""
+    about = file.stat()
+    cell = TEXT_CELL if is_text else NUMBER_CELL
+    largest = about.st_size * (MOST_UNPACKED if file.suffix == ".gz" else 1)
+    if largest * (1 + cell) > free_memory():  # else there is room, even if every letter is a separator
+        size, cells = _measured(file, separator, about.st_mtime_ns, about.st_size)
+        expect_room(size + cell * cells, file)
+
+
+@lru_cache(maxsize=8)
+def _measured(file: Path, separator: str, *_: int) -> tuple[int, int]:
+    """Bytes and cells of the unpacked file, as it was at that time; counted only as far as there is room."""
+    size = cells = 0
+    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+        while part := stream.read(2**20):
+            size += len(part)
+            cells += part.count(separator.encode()) + part.count(b"\n")
+            expect_room(size + NUMBER_CELL * cells, file)
+    return size, cells
 
 
 def column_of(

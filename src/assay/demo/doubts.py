@@ -10,9 +10,9 @@ from assay import monitors
 from assay.demo.setting import Setting
 from assay.engine import progress
 from assay.guard import Guard
-from assay.monitors.separation import separation
 from assay.network import Network
 from assay.report import Section
+from assay.statistics.auroc import separation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ def chosen_monitors(setting: Setting, network: Network) -> list[monitors.Monitor
         monitors.GaussianInterval(),
         monitors.Reconstruction(seed=setting.seed),
         monitors.EnsembleDisagreement(list(setting.networks.values())),
-        monitors.Standardized([monitors.Energy(), monitors.KNN(), monitors.GaussianInterval()]),
+        monitors.Standardised([monitors.Energy(), monitors.KNN(), monitors.GaussianInterval()]),
     ]
     if any(isinstance(part, nn.Dropout) for part in network.module.modules()):
         chosen.append(monitors.MonteCarloDropout(network))

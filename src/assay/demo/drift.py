@@ -3,11 +3,12 @@
 import torch
 from torch import Tensor
 
+from assay.accuracy import estimate_accuracy
 from assay.demo.setting import Setting
 from assay.faults import NOISE, SEVERITIES
 from assay.report import Section
 from assay.trace import Trace
-from assay.volatility import VolatilityWatch, estimate_accuracy
+from assay.volatility import VolatilityWatch
 
 FAULT, SEVERITY = "gaussian", 5
 TEACHERS = ("speckle", "impulse", "gaussian_blur")

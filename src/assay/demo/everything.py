@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from assay.demo.setting import Setting
-from assay.omniinput.annotation_scores import Judge
-from assay.omniinput.distribution import OutputDistribution
-from assay.omniinput.precision import precision_recall
-from assay.omniinput.sampling import sample_outputs
-from assay.omniinput.space import InputSpace
+from assay.omniinput.annotation.scores import Judge
+from assay.omniinput.precision.precision_recall import precision_recall
+from assay.omniinput.sampling.distribution import OutputDistribution
+from assay.omniinput.sampling.run import sample_outputs
+from assay.omniinput.sampling.space import InputSpace
 from assay.report import Section
 
 if TYPE_CHECKING:

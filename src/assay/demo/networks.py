@@ -57,7 +57,7 @@ def trained(
 ) -> nn.Module:
     """The network after `epochs` of Adam on a cosine schedule; the same seed gives the same weights."""
     inputs, labels = data
-    with torch.random.fork_rng(devices=[]), _one_thread():
+    with torch.random.fork_rng(devices=[]), one_thread():
         torch.manual_seed(seed)
         module = architecture(int(labels.max()) + 1)
         optimiser = torch.optim.Adam(module.parameters(), lr=3e-3)
@@ -74,7 +74,7 @@ def trained(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """For tensors this small, handing work to a second thread costs more than the work."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

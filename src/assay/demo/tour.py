@@ -4,12 +4,13 @@ import os
 import time
 from collections.abc import Callable
 
+from assay.demo.device_counts import device_counts
 from assay.demo.doubts import doubts
 from assay.demo.drift import drift
 from assay.demo.everything import everything
 from assay.demo.first_look import first_look
-from assay.demo.home import home
 from assay.demo.monitorability import monitorability
+from assay.demo.networks import one_thread
 from assay.demo.setting import Setting, prepared
 from assay.demo.shipped import shipped
 from assay.demo.trial import trial
@@ -22,7 +23,7 @@ CHAPTERS: tuple[Callable[[Setting], Section], ...] = (
     trial,
     shipped,
     drift,
-    home,
+    device_counts,
     everything,
 )
 
@@ -35,6 +36,7 @@ INTRODUCTION = (
 )
 
 
+@one_thread()
 def run_demo(path: str | os.PathLike[str], seed: int = 0, *, quiet: bool = False) -> list[Section]:
     """Train, ask, print an answer per chapter unless `quiet`, and write the report to `path`."""
     from rich.console import Console

@@ -4,7 +4,6 @@ A function must be pure: what it returns follows from the job alone, whose rando
 it. That is all that retries need: a job whose worker was killed is run again, and the result is the same.
 """
 
-import importlib.util
 import multiprocessing
 import os
 import pickle
@@ -17,7 +16,8 @@ from typing import Any, TypeVar
 import torch
 
 from assay.engine.progress import progress
-from assay.errors import InputError, MissingExtraError
+from assay.errors import InputError
+from assay.extras import expect_installed
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -37,8 +37,8 @@ def checked_engine(engine: str) -> str:
     """The engine's name; a clear error before any work where there is no such engine."""
     if engine not in ENGINES:
         raise InputError(f"expected engine to be one of {list(ENGINES)}, got {engine!r}")
-    if engine == "ray" and importlib.util.find_spec("ray") is None:
-        raise MissingExtraError("ray", "ray")
+    if engine == "ray":
+        expect_installed("ray")
     return engine
 
 

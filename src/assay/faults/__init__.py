@@ -1,7 +1,7 @@
-"""The ways inputs go wrong in operation, one family per file.
+"""The ways inputs go wrong in operation, one family of faults per file.
 
 Every template is called the same way, `template(inputs, severity, seed=0)`; attacks also take the network and
-the labels. `NOISE`, `SHIFT`, `ANOMALY` (images), `TABULAR`, `TEXT` and `ADVERSARIAL` hold them by name.
+the labels. `NOISE`, `SHIFT`, `ANOMALY` (images), `TABULAR`, `TEXT` and `ADVERSARIAL` contain them by name.
 """
 
 from assay.faults.adversarial import attacked, fgsm, fgsm_direction, pgd, random_sign

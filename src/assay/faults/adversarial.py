@@ -1,9 +1,9 @@
-"""Adversarial faults: FGSM, PGD, and random signs as the baseline that knows nothing of the network.
+"""Adversarial faults: FGSM, PGD, and random signs as the baseline that does not know the network.
 
 An attack is a direction of norm 1 and a length: the direction costs one gradient, every length after that
-only an addition. So those who sweep epsilon take `fgsm_direction` once and `attacked` often.
+only an addition. To sweep epsilon, call `fgsm_direction` once and `attacked` for every length.
 
-Inputs are a tensor or a dict with one floating-point tensor, which is the one moved; text is attacked in its
+Inputs are a tensor, or a dict with one floating-point tensor, which is moved; text is attacked in its
 embeddings, `network.embed(network.encode(texts))`. `low` and `high` bound the result: [0, 1] for images;
 None and None where inputs have no bounds.
 """
@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.faults.norms import Norm, checked, inside, projected, random_signs, steepest
+from assay.faults.norms import Norm, check_norm, inside, projected, random_signs, steepest
+from assay.labels import class_numbers
 from assay.network import Network, length, perturbable, replaced
 from assay.trace import Inputs, Trace
 
@@ -22,11 +23,11 @@ def fgsm_direction(
 ) -> Tensor:
     """The direction of norm 1 in which the loss of each input rises most steeply (Goodfellow et al. 2015).
 
-    Without labels, the network's own predictions are attacked. One forward and one backward pass; with no
+    Without labels, the network's own predictions are attacked. One forward and one backward pass; without
     labels another forward pass.
     """
-    checked(norm)
-    labels = network.observe(inputs).predictions if labels is None else torch.as_tensor(labels)
+    check_norm(norm)
+    labels = network.observe(inputs).predictions if labels is None else class_numbers(labels)
     return steepest(network.gradient(inputs, _lead, labels), norm)
 
 
@@ -34,6 +35,7 @@ def attacked(
     inputs: Inputs,
     direction: Tensor,
     epsilon: float,
+    *,
     low: float | None = 0.0,
     high: float | None = 1.0,
 ) -> Inputs:
@@ -59,11 +61,12 @@ def fgsm(
     labels: Tensor | None,
     epsilon: float,
     norm: Norm = "linf",
+    *,
     low: float | None = 0.0,
     high: float | None = 1.0,
 ) -> Inputs:
     """One step of length epsilon along `fgsm_direction`."""
-    return attacked(inputs, fgsm_direction(network, inputs, labels, norm), epsilon, low, high)
+    return attacked(inputs, fgsm_direction(network, inputs, labels, norm), epsilon, low=low, high=high)
 
 
 def pgd(
@@ -72,32 +75,31 @@ def pgd(
     labels: Tensor | None,
     epsilon: float,
     norm: Norm = "linf",
-    low: float | None = 0.0,
-    high: float | None = 1.0,
     *,
     steps: int = 10,
+    low: float | None = 0.0,
+    high: float | None = 1.0,
     seed: int = 0,
 ) -> Inputs:
     """Projected gradient ascent from a random start in the ball (Madry et al. 2018).
 
     Steps of 2.5 epsilon / steps, so that every point of the ball can be reached. Costs `steps` gradients.
     """
-    checked(norm)
+    check_norm(norm)
     if steps < 1:
         raise InputError(f"expected at least one step, got {steps}")
     origin = perturbable(inputs)
-    labels = network.observe(inputs).predictions if labels is None else torch.as_tensor(labels)
+    labels = network.observe(inputs).predictions if labels is None else class_numbers(labels)
     if epsilon == 0:
         return inputs
     start = inside(origin, epsilon, norm, torch.Generator().manual_seed(seed))
-    moved = attacked(inputs, start, 1.0, low, high)
+    moved = attacked(inputs, start, 1.0, low=low, high=high)
     for _ in range(steps):
-        ahead = attacked(
-            moved, fgsm_direction(network, moved, labels, norm), 2.5 * epsilon / steps, None, None
-        )
+        direction = fgsm_direction(network, moved, labels, norm)
+        ahead = attacked(moved, direction, 2.5 * epsilon / steps, low=None, high=None)
         # Ball first, box second: cutting to the box never moves a point further from an origin inside it.
         delta = projected(perturbable(ahead) - origin, epsilon, norm)
-        moved = attacked(inputs, delta, 1.0, low, high)
+        moved = attacked(inputs, delta, 1.0, low=low, high=high)
     return moved
 
 
@@ -105,16 +107,16 @@ def random_sign(
     inputs: Inputs,
     epsilon: float,
     norm: Norm = "linf",
+    *,
     low: float | None = 0.0,
     high: float | None = 1.0,
-    *,
     seed: int = 0,
 ) -> Inputs:
     """A step of the same length as FGSM's with random signs: what is lost to noise, not to the attack."""
-    checked(norm)
+    check_norm(norm)
     if not length(inputs):
         raise InputError("expected at least one input to attack, got none")
-    return attacked(inputs, random_signs(perturbable(inputs), norm, seed), epsilon, low, high)
+    return attacked(inputs, random_signs(perturbable(inputs), norm, seed), epsilon, low=low, high=high)
 
 
 def _lead(trace: Trace) -> Tensor:

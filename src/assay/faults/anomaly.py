@@ -59,7 +59,7 @@ def stuck_frame(images: Tensor, severity: int, _: torch.Generator) -> Tensor:
 
 
 def _broken(count: int, share: float, generator: torch.Generator) -> Tensor:
-    """A mask of that share, at least one; of one seed, masks of larger shares hold those of smaller."""
+    """A mask of that share, at least one; with one seed, masks of larger shares contain those of smaller."""
     order = torch.randperm(count, generator=generator)
     return torch.zeros(count, dtype=torch.bool).scatter_(0, order[: max(1, round(share * count))], True)
 

@@ -73,11 +73,11 @@ class Attack:
         high: float | None,
     ) -> Tensor:
         if self.method == "fgsm":
-            moved = fgsm(network, inputs, labels, epsilon, self.norm, low, high)
+            moved = fgsm(network, inputs, labels, epsilon, self.norm, low=low, high=high)
         elif self.method == "pgd":
-            moved = pgd(network, inputs, labels, epsilon, self.norm, low, high, seed=seed)
+            moved = pgd(network, inputs, labels, epsilon, self.norm, low=low, high=high, seed=seed)
         else:
-            moved = random_sign(inputs, epsilon, self.norm, low, high, seed=seed)
+            moved = random_sign(inputs, epsilon, self.norm, low=low, high=high, seed=seed)
         assert isinstance(moved, Tensor)
         return moved
 

@@ -63,7 +63,7 @@ def convolved(images: Tensor, kernel: Tensor) -> Tensor:
     placed = torch.zeros(size).to(images)
     placed[: kernel.shape[0], : kernel.shape[1]] = kernel
     transfer = torch.fft.rfft2(placed.roll((-reach, -reach), dims=(0, 1)))
-    return _through(padded, transfer, size, reach, images)
+    return _filtered(padded, transfer, size, reach, images)
 
 
 def motion_blurred(images: Tensor, length: float, sigma: float, angles: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ def motion_blurred(images: Tensor, length: float, sigma: float, angles: Tensor) 
     )
     across = torch.polar(torch.ones(()), -(angles.cos()[:, None] * taps)[:, :, None] * columns)
     transfer = torch.einsum("ntu,ntv->nuv", down, across)[:, None]
-    return _through(padded, transfer, size, math.ceil(length) + 1, images)
+    return _filtered(padded, transfer, size, math.ceil(length) + 1, images)
 
 
 def _padded(images: Tensor, reach: int) -> tuple[Tensor, tuple[int, int]]:
@@ -95,7 +95,7 @@ def _padded(images: Tensor, reach: int) -> tuple[Tensor, tuple[int, int]]:
     )
 
 
-def _through(padded: Tensor, transfer: Tensor, size: tuple[int, int], reach: int, like: Tensor) -> Tensor:
+def _filtered(padded: Tensor, transfer: Tensor, size: tuple[int, int], reach: int, like: Tensor) -> Tensor:
     spectrum = torch.fft.rfft2(padded, s=size) * transfer
     height, width = like.shape[-2:]
     whole: Tensor = torch.fft.irfft2(spectrum, s=size)

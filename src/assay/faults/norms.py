@@ -15,7 +15,7 @@ L1_SHARE = 0.01
 saturates at once; moving the top few evenly is the sparse step of Tramer and Boneh 2019 (SLIDE)."""
 
 
-def checked(norm: str) -> None:
+def check_norm(norm: str) -> None:
     if norm not in get_args(Norm):
         raise InputError(f"expected norm to be one of {list(get_args(Norm))}, got {norm!r}")
 
@@ -78,7 +78,7 @@ def inside(like: Tensor, epsilon: float, norm: Norm, generator: torch.Generator)
 
 
 def projected(delta: Tensor, epsilon: float, norm: Norm) -> Tensor:
-    """The nearest points of the balls of radius epsilon; l1 by sorting (Duchi et al. 2008), d log d a row."""
+    """The nearest points of the balls of radius epsilon; l1 by sorting (Duchi et al. 2008)."""
     if norm == "linf":
         return delta.clamp(-epsilon, epsilon)
     flat = delta.flatten(1)
@@ -91,8 +91,8 @@ def projected(delta: Tensor, epsilon: float, norm: Norm) -> Tensor:
         excess = ordered.cumsum(dim=1) - epsilon
         rank = torch.arange(1, flat.shape[1] + 1, device=flat.device)
         last = (ordered * rank > excess).sum(dim=1, keepdim=True).clamp(min=1)
-        threshold = (excess.gather(1, last - 1) / last).clamp(min=0)
-        flat = flat.sign() * (size - threshold).clamp(min=0)
+        cut = (excess.gather(1, last - 1) / last).clamp(min=0)
+        flat = flat.sign() * (size - cut).clamp(min=0)
     return flat.view_as(delta)
 
 

@@ -8,6 +8,7 @@ from torch.nn.functional import interpolate
 
 from assay.errors import InputError
 from assay.faults.template import check_images
+from assay.labels import class_numbers
 from assay.network import length, rows
 from assay.trace import Inputs
 
@@ -21,7 +22,7 @@ def leave_out(inputs: Inputs, labels: Tensor, classes: Iterable[int]) -> tuple[I
     >>> known.flatten().tolist(), labels.tolist(), novel.flatten().tolist()
     ([0.0, 2.0], [0, 1], [1.0, 3.0])
     """
-    labels = torch.as_tensor(labels)
+    labels = class_numbers(labels)
     if len(labels) != length(inputs):
         raise InputError(
             f"expected one label per input, got {length(inputs)} inputs and {len(labels)} labels"

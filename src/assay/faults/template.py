@@ -1,8 +1,8 @@
-"""The contract of a fault template: `template(inputs, severity, seed=0)` gives the same inputs, gone wrong.
+"""The contract of a fault template: `template(inputs, severity, seed=0)` returns the inputs with a fault.
 
-Severity runs from 1 (barely) to 5 (badly). Rows keep their order and so their labels. The same seed gives
-the same result, and draws the same random numbers at every severity, so that a higher severity goes further
-along the same way.
+Severity runs from 1 (mild) to 5 (severe). Rows keep their order and so their labels. The same seed gives
+the same result, and draws the same random numbers at every severity, so that a higher severity is the same
+fault, further along.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Corrupt: TypeAlias = Callable[[Tensor, int, torch.Generator], Tensor]
 
 
 class Template(Protocol):
-    """What every fault owes; `kind` says what inputs it takes: "image", "tabular" or "text"."""
+    """What every fault has; `kind` says what inputs it takes: "image", "tabular" or "text"."""
 
     @property
     def name(self) -> str: ...
@@ -69,7 +69,7 @@ def family(category: str, faults: dict[str, Corrupt], *, whole: bool = False) ->
 
 def check_severity(severity: int) -> None:
     if severity not in SEVERITIES:
-        raise InputError(f"expected a severity from 1 to 5, got {severity}; 1 is barely, 5 is badly")
+        raise InputError(f"expected a severity from 1 to 5, got {severity}; 1 is mild, 5 is severe")
 
 
 def check_images(images: Tensor) -> None:

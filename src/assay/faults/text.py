@@ -1,6 +1,6 @@
 """Faults of texts: slips of the keyboard, words lost or out of order, and texts cut short.
 
-Texts are joined into one array of characters or words and changed together. Of one seed, the places changed
+Texts are joined into one array of characters or words and changed together. With one seed, the places changed
 at one severity are changed at all higher ones. Every text with something to change is changed.
 """
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError
+from assay.extras import expect_installed
 from assay.network import length, rows, zeros_of
 from assay.network.graph import NEWEST, OPSET, NetworkGraph, traced
 from assay.storage import write_whole
@@ -40,6 +41,7 @@ def write_graph(
     """Write `guard` to `path` as ONNX, whole or not at all, after comparing both on a few rows."""
     from assay.guard.onnx import OnnxGuard
 
+    expect_installed("onnx", "onnxruntime")
     _check(guard)
     inputs = _example(guard, example)
     network = guard.network.graph(_repeated(inputs, 2), _layers(guard, features))
@@ -132,7 +134,7 @@ def _check(guard: "Guard") -> None:
             f"expected a monitor that is a function of logits, features and inputs, got "
             f"{type(guard.monitor).__name__}: {guard.monitor.obstacle}; export a guard with another monitor"
         )
-    if guard.monitor.needs_inputs and guard.network.embeds:
+    if guard.monitor.needs.inputs and guard.network.embeds:
         raise InputError(
             f"expected a monitor that reads logits or features, got {type(guard.monitor).__name__}, which "
             "reads embedded inputs; export a guard with another monitor"
@@ -201,6 +203,7 @@ def _describe(model: Any, guard: "Guard") -> None:
         "calibration": guard.calibration,
         "layers": list(guard.monitor.layers),
         "network": guard.network.fingerprint,
+        "fingerprint": guard.fingerprint,
     }
     held = {entry.key: entry.value for entry in model.metadata_props}
     onnx.helper.set_model_props(model, held | {METADATA: json.dumps(facts)})

@@ -1,7 +1,5 @@
 """Guard: a network and its monitor as one system that cancels predictions it doubts."""
 
-import hashlib
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -15,9 +13,11 @@ from scipy.stats import beta
 from torch import Tensor
 
 from assay.errors import InputError, NotFittedError, UndecidedError
+from assay.identity import digest
 from assay.monitors.monitor import Monitor
 from assay.network import Network, all_finite
 from assay.storage import storable
+from assay.table import tabled
 from assay.trace import Inputs, Trace
 
 CANCELLED = -1
@@ -41,6 +41,7 @@ class Verdict:
         """The predictions, with `CANCELLED` (-1) where the alarm was raised."""
         return self.predictions.masked_fill(self.alarm, CANCELLED)
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         return pd.DataFrame(
             {
@@ -108,16 +109,19 @@ class Guard:
                 f"expected enough finite scores for a false alarm rate of {false_alarm_rate:g}, got {finite} "
                 f"of {len(scores)}; calibrate on more data, or allow more false alarms"
             )
+        threshold, pooled = torch.tensor(overall, dtype=torch.float64), []
+        if per_class:
+            split = _class_thresholds(trace, scores, false_alarm_rate, confidence)
+            pooled = (~torch.isfinite(split)).nonzero().flatten().tolist()
+            threshold = torch.where(torch.isfinite(split), split, threshold)
+        self.threshold = threshold
         self.calibration = {
             "false_alarm_rate": false_alarm_rate,
             "confidence": confidence,
             "points": len(scores),
             "rank": _conformal_rank(len(scores), false_alarm_rate, confidence),
-            "pooled_classes": [],
+            "pooled_classes": pooled,
         }
-        self.threshold = torch.tensor(overall, dtype=torch.float64)
-        if per_class:
-            self._split_threshold(trace, scores)
         return self
 
     def __call__(self, inputs: Any) -> Verdict:
@@ -127,7 +131,7 @@ class Guard:
 
     def observe(self, inputs: Any) -> Trace:
         """The network's part of a call: a Trace with all that the monitor and the alarm need."""
-        keep_inputs = self.monitor.needs_inputs or not self.network.embeds
+        keep_inputs = self.monitor.needs.inputs or not self.network.embeds
         return self.network.observe(inputs, keep_inputs=keep_inputs, allow_nonfinite=True)
 
     def judge(self, trace: Trace) -> Verdict:
@@ -166,16 +170,17 @@ class Guard:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of network, monitor settings and threshold, by which counts know their guard; an exported
+        """A hash of network, fitted monitor and threshold, by which counts know their guard; an exported
         guard keeps it."""
-        return fingerprint_of(self.network.fingerprint, repr(self.monitor), self.decided_threshold().tolist())
+        return digest(self.network.fingerprint, self.monitor.fingerprint, self.decided_threshold())
 
     def state(self) -> dict[str, Any]:
         return vars(self)
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Guard":
-        guard = cls(state["network"], state["monitor"], state["threshold"])
+        network, monitor = state["network"], state["monitor"]
+        guard = cls(network.watching(monitor.layers), monitor, state["threshold"])
         guard.calibration = state["calibration"]
         return guard
 
@@ -197,24 +202,15 @@ class Guard:
                 "calibrate the guard instead"
             )
 
-    def _split_threshold(self, trace: Trace, scores: Tensor) -> None:
-        """One threshold per predicted class, the pooled one where a class has too few points."""
-        rate, confidence = self.calibration["false_alarm_rate"], self.calibration["confidence"]
-        predictions = trace.predictions
-        thresholds = torch.tensor(
-            [
-                _conformal_threshold(scores[predictions == label], rate, confidence)
-                for label in range(trace.logits.shape[1])
-            ],
-            dtype=torch.float64,
-        )
-        pooled = ~torch.isfinite(thresholds)
-        self.calibration["pooled_classes"] = pooled.nonzero().flatten().tolist()
-        self.threshold = torch.where(pooled, self.decided_threshold(), thresholds)
 
-
-def fingerprint_of(network: str, monitor: str, threshold: float | list[float]) -> str:
-    return hashlib.blake2b(json.dumps([network, monitor, threshold]).encode(), digest_size=16).hexdigest()
+def _class_thresholds(trace: Trace, scores: Tensor, rate: float, confidence: float | None) -> Tensor:
+    """One threshold per predicted class; infinity where a class has too few points."""
+    predictions = trace.predictions
+    thresholds = [
+        _conformal_threshold(scores[predictions == label], rate, confidence)
+        for label in range(trace.logits.shape[1])
+    ]
+    return torch.tensor(thresholds, dtype=torch.float64)
 
 
 def _conformal_rank(count: int, rate: float, confidence: float | None) -> int:

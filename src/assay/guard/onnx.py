@@ -11,7 +11,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.guard.export import FEATURES, METADATA, OUTPUTS, VERSION
-from assay.guard.guard import Verdict, fingerprint_of
+from assay.guard.guard import Verdict
 from assay.network.batches import encoded
 from assay.network.onnx import OnnxSession
 from assay.network.onnx_graph import OnnxGraph
@@ -65,7 +65,7 @@ class OnnxGuard:
     @property
     def fingerprint(self) -> str:
         """That of the guard it was exported from."""
-        return fingerprint_of(*(self.metadata[name] for name in ("network", "monitor", "threshold")))
+        return str(self.metadata["fingerprint"])
 
     def __repr__(self) -> str:
         return f"OnnxGuard({str(self.path)!r})"

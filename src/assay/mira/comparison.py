@@ -9,12 +9,13 @@ import pandas as pd
 
 from assay.engine import mapped
 from assay.errors import InputError
-from assay.mira import pictures
+from assay.mira import figures as pictures
 from assay.mira.result import MiraResult
 from assay.mira.score import Layers, scores
 from assay.mira.settings import Settings
 from assay.network import Network
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,6 +31,7 @@ class MonitorabilityComparison:
     networks: tuple[str, ...]
     results: tuple[MiraResult, ...]
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per network and layer, best first.
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.mira.settings import Settings
 from assay.monitors import ODIN, Energy, Mahalanobis, Monitor
-from assay.monitors.reservoir import Reservoir
-from assay.monitors.separation import separation
+from assay.monitors.parts.reservoir import Reservoir
 from assay.network import Network, length, perturbable, replaced, rows
 from assay.network.batches import Batches
+from assay.statistics.auroc import separation
 from assay.trace import Inputs, Trace
 
 TEMPERATURES = (500.0, 1000.0, 2000.0)
@@ -83,7 +83,7 @@ def tuned_monitors(
 
     def mahalanobis(magnitude: float) -> Monitor:
         monitor = Mahalanobis(
-            layer,
+            layer=layer,
             covariance=settings.covariance,
             estimator=settings.estimator,
             network=network,
@@ -93,7 +93,7 @@ def tuned_monitors(
 
     families: dict[str, Iterator[Monitor]] = {
         "ODIN": (
-            ODIN(network, temperature, magnitude).fit(fitted)
+            ODIN(network, temperature=temperature, magnitude=magnitude).fit(fitted)
             for magnitude, temperature in product(tuning.magnitudes, tuning.temperatures)
         ),
         "Mahalanobis": (mahalanobis(magnitude) for magnitude in tuning.magnitudes),

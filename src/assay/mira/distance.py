@@ -9,7 +9,7 @@ from torch import Tensor
 
 from assay.errors import InputError, UndecidedError
 from assay.monitors import Mahalanobis
-from assay.monitors.moments import ClassMoments
+from assay.monitors.parts.moments import ClassMoments
 from assay.trace import Trace
 
 Reference = Literal["nearest", "predicted"]
@@ -47,7 +47,7 @@ class FeatureDistance:
         self.name = " + ".join(self.layers)
         self.reference = reference
         self.still = still
-        self.monitor = Mahalanobis(self.name, covariance=covariance, estimator=estimator)
+        self.monitor = Mahalanobis(layer=self.name, covariance=covariance, estimator=estimator)
         self._moving: Tensor | None = None
 
     def fit(self, trace: Trace) -> Self:

@@ -55,11 +55,13 @@ class Perturbation:
         inputs = self.network.embed(rows(self.inputs, part))
         if epsilon == 0:
             return inputs
+        low, high = self.bounds
         if self._directions is not None:
-            return attacked(inputs, self._directions[part], epsilon, *self.bounds)
+            return attacked(inputs, self._directions[part], epsilon, low=low, high=high)
         if callable(self.attack):
             return self.attack(self.network, inputs, self.labels[part], epsilon)
-        return pgd(self.network, inputs, self.labels[part], epsilon, self.norm, *self.bounds, seed=self.seed)
+        labels = self.labels[part]
+        return pgd(self.network, inputs, labels, epsilon, self.norm, low=low, high=high, seed=self.seed)
 
     def scale(self) -> float:
         """The size of epsilon that moves every value it moves by one standard deviation of the inputs."""

@@ -8,8 +8,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.mira import pictures
+from assay.mira import figures as pictures
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,6 +81,7 @@ class MiraResult:
         )
         return " ".join([words, *(f"Note: {warning}." for warning in self.warnings)])
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """The score and all it was measured with, in one row."""
         return pd.DataFrame(

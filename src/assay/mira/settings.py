@@ -1,11 +1,12 @@
 """Everything a MIRA score depends on besides networks and data, checked before any work."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from assay.errors import InputError
-from assay.faults.norms import Norm, checked
+from assay.faults.norms import Norm, check_norm
 from assay.mira.distance import FeatureDistance, Reference, Still
 from assay.mira.perturbation import Attack, checked_attack
 from assay.mira.weights import Weight
@@ -36,7 +37,7 @@ class Settings:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        checked(self.norm)
+        check_norm(self.norm)
         checked_attack(self.perturbation)
         self.distance(["penultimate"])
         _between(self.accuracy_threshold, "accuracy_threshold", 0, 1)
@@ -48,8 +49,13 @@ class Settings:
             )
         if self.form not in ("squared", "literal"):
             raise InputError(f"expected form to be 'squared' or 'literal', got {self.form!r}")
-        if self.low is not None and self.high is not None and not self.low < self.high:
-            raise InputError(f"expected low below high, got {self.low} and {self.high}")
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
+        if not low < high:
+            raise InputError(
+                f"expected low below high, got {self.low} and {self.high}; pass the smallest and the largest "
+                "value that an input may take"
+            )
         if self.epsilon_range is not None:
             _check_range(self.epsilon_range)
 

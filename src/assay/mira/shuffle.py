@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.mira import pictures
+from assay.mira import figures as pictures
 from assay.monitors import Energy
-from assay.monitors.separation import separation
 from assay.network import Network, perturbable, replaced
+from assay.statistics.auroc import separation
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,6 +37,7 @@ class ShuffleScore:
     """Energy of the inputs as they are."""
     shuffled: Array
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         low, high = self.interval
         return pd.DataFrame([{"score": self.score, "lower": low, "upper": high, "inputs": len(self.clean)}])

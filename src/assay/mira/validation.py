@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
 from assay.errors import InputError
-from assay.mira import pictures
+from assay.mira import figures as pictures
 from assay.mira.comparison import MonitorabilityComparison, compare_monitorability
 from assay.mira.detection import Tuning, detection_table
 from assay.mira.settings import Settings
 from assay.mira.sweep import watching
 from assay.network import Network
 from assay.storage import storable
+from assay.table import tabled
 
 Array = NDArray[np.float64]
 
@@ -41,6 +42,7 @@ class MonitorabilityValidation:
     comparison: MonitorabilityComparison
     detections: pd.DataFrame
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per network: its score, the best AUROC on each unknown set, and their mean, `best_auroc`."""
         best = self.detections.groupby(["network", "unknown"], sort=False)["auroc"].max().unstack()

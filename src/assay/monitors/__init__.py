@@ -4,7 +4,7 @@ from assay.monitors.activation_box import ActivationBox
 from assay.monitors.activation_pattern import ActivationPattern
 from assay.monitors.adapter import adapt
 from assay.monitors.allowed_classes import AllowedClasses
-from assay.monitors.combination import AllOf, AnyOf, Standardized
+from assay.monitors.combination import AllOf, AnyOf, Standardised
 from assay.monitors.energy import Energy
 from assay.monitors.ensemble_disagreement import EnsembleDisagreement
 from assay.monitors.entropy import Entropy
@@ -54,7 +54,7 @@ __all__ = [
     "Reconstruction",
     "RelativeMahalanobis",
     "Rule",
-    "Standardized",
+    "Standardised",
     "TemperatureScaled",
     "ViM",
     "adapt",

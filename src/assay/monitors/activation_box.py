@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import row_blocks
-from assay.monitors.class_rows import UNSEEN, features_by_class, unseen_remedy
-from assay.monitors.clusters import ELBOW, assigned
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
-from assay.monitors.projection import (
+from assay.monitors.parts.class_rows import UNSEEN, features_by_class, unseen_remedy
+from assay.monitors.parts.clusters import ELBOW, assigned
+from assay.monitors.parts.projection import (
     GEODESIC,
     KINDS,
     PRINCIPAL,
@@ -20,6 +20,8 @@ from assay.monitors.projection import (
     principal,
     projected,
 )
+from assay.monitors.parts.reservoir import checked_limit
+from assay.monitors.parts.row_blocks import row_blocks
 from assay.trace import Trace
 
 BLOCK = 1024
@@ -42,24 +44,36 @@ class ActivationBox(Monitor):
 
     clusters: per class, or "elbow". neurons: those to watch, None for all. projection: None for boxes over
     all watched neurons; "simple" for two given neurons, "pca" or "isomap" for two dimensions, fitted once on
-    all classes together (the benchmark does not say whether per class). Isomap keeps `landmarks` points.
+    all classes together (the benchmark does not say whether it fits per class). Isomap keeps `landmarks`
+    points.
 
-    Rows teach their predicted class; misclassified ones, where labels tell, teach none. Boxes come from at
-    most `sample` rows per class. A class without rows gets the score UNSEEN, the largest, and `remedy_` names
-    it. A box that is flat in a neuron (one sample, constant feature) is measured in hundredths of that
-    neuron's range over all classes. Scoring costs O(clusters * d) per input; Isomap adds O(landmarks * d).
+    Rows teach their predicted class; where labels are known, misclassified rows teach none. Boxes come from
+    at most `limit` rows per class. A class without rows gets the score UNSEEN, the largest, and `remedy_`
+    names it. A box that is flat in a neuron (one row, constant feature) is measured in hundredths of that
+    neuron's range over all classes. Isomap adds O(landmarks * d) to the cost of a score.
     """
+
+    metadata = Metadata(
+        score="widths outside the nearest box of the predicted class",
+        needs=Needs(labels=Labels.OPTIONAL),
+        fit="N * d * clusters",
+        cost="N * d * clusters",
+        state="12 * C * d * clusters",
+        paper="Henzinger, Lukina and Schilling",
+        year=2020,
+    )
 
     def __init__(
         self,
+        *,
         layer: str = "penultimate",
         clusters: int | str = 3,
         projection: str | None = None,
         gamma: float = 0.1,
         neurons: Sequence[int] | None = None,
-        sample: int | None = 5000,
+        limit: int | None = 5000,
         landmarks: int = 500,
-        neighbors: int = 5,
+        neighbours: int = 5,
         seed: int = 0,
     ) -> None:
         if clusters != ELBOW and not (isinstance(clusters, int) and clusters >= 1):
@@ -74,19 +88,19 @@ class ActivationBox(Monitor):
         self.projection = projection
         self.gamma = gamma
         self.neurons = neurons
-        self.sample = sample
+        self.limit = checked_limit(limit)
         self.landmarks = landmarks
-        self.neighbors = neighbors
+        self.neighbours = neighbours
         self.seed = seed
 
     projection_: list[dict[str, Tensor]]
     seen_: Tensor
-    centers_: Tensor
+    centres_: Tensor
     reach_: Tensor
     widths_: Tensor
 
     def _fit(self, traces: Iterator[Trace]) -> None:
-        features = features_by_class(traces, self.layer, self.sample, self.seed)
+        features = features_by_class(traces, self.layer, self.limit, self.seed)
         self.projection_ = self._projection(torch.cat(list(features.values())))
         points = {label: self._projected(rows) for label, rows in features.items()}
         self._keep_boxes({label: self._boxes(rows) for label, rows in points.items()}, _range(points))
@@ -102,7 +116,7 @@ class ActivationBox(Monitor):
         if self.projection == PRINCIPAL:
             steps.append(principal(watched))
         elif self.projection == GEODESIC:
-            steps.append(geodesic(watched, self.landmarks, self.neighbors, self.seed))
+            steps.append(geodesic(watched, self.landmarks, self.neighbours, self.seed))
         return steps
 
     def _projected(self, rows: Tensor) -> Tensor:
@@ -126,12 +140,12 @@ class ActivationBox(Monitor):
             high[label] = torch.stack([highest for _, highest in padded])
         self.seen_ = torch.tensor([label in boxes for label in range(self.classes_)])
         self.remedy_ = unseen_remedy(boxes, self.classes_)
-        self.centers_ = (low + high) / 2
+        self.centres_ = (low + high) / 2
         self.reach_ = (1 + self.gamma) * (high - low) / 2 + ROUNDING * spans
         self.widths_ = torch.maximum(high - low, FLAT * spans)
 
     def _outside(self, points: Tensor, classes: Tensor) -> Tensor:
-        distances = (points[:, None] - self.centers_[classes]).abs_()
+        distances = (points[:, None] - self.centres_[classes]).abs_()
         excess = distances.sub_(self.reach_[classes]).div_(self.widths_[classes])
         scores = excess.amax(dim=2).amin(dim=1).clamp(min=0, max=UNSEEN)
         return torch.where(self.seen_[classes], scores, UNSEEN)

@@ -8,9 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.errors import InputError
-from assay.monitors.class_rows import features_by_class, some_class, teaching, unseen_remedy
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.class_rows import features_by_class, some_class, teaching, unseen_remedy
+from assay.monitors.parts.reservoir import checked_limit
 from assay.trace import Trace
 
 WORD = 64
@@ -21,17 +22,16 @@ Words = NDArray[np.uint64]
 
 
 class ActivationPattern(Monitor):
-    """s(x) = min over patterns p stored for the predicted class of Hamming([z > threshold], p).
+    """s(x) = min over patterns p stored for the predicted class of Hamming([z > on_above], p).
 
     Runtime monitoring of neuron activation patterns (Cheng, Nührenberg, Yasuoka 2019). Their comfort zone
     of radius gamma is the score's threshold. They keep the set in a binary decision diagram; here unique
     patterns are kept as bits and compared by exclusive or and a count of ones, which gives the distance
     itself instead of one yes or no per radius.
 
-    Rows teach their predicted class; misclassified ones, where labels tell, teach none. With `limit`, at
+    Rows teach their predicted class; where labels are known, misclassified rows teach none. With `limit`, at
     most that many rows per class, sampled uniformly, teach. A class without rows scores one more than there
-    are neurons, and `remedy_` names it. Keeping costs d / 8 bytes per unique pattern, scoring
-    O(patterns of the class * d / 64).
+    are neurons, and `remedy_` names it.
 
     >>> features = torch.tensor([[1.0, 0.0, 2.0], [0.5, 0.0, 3.0], [0.0, 9.0, 0.0]])
     >>> trace = Trace(torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), {"penultimate": features})
@@ -39,18 +39,27 @@ class ActivationPattern(Monitor):
     [0.0, 0.0, 3.0]
     """
 
+    metadata = Metadata(
+        score="Hamming distance of the on/off pattern to the nearest one of the predicted class",
+        needs=Needs(labels=Labels.OPTIONAL),
+        fit="N * d",
+        cost="N * M * d / 64",
+        state="M * d / 8",
+        paper="Cheng, Nührenberg and Yasuoka",
+        year=2019,
+    )
+
     def __init__(
         self,
+        *,
         layer: str = "penultimate",
-        threshold: float = 0.0,
+        on_above: float = 0.0,
         limit: int | None = None,
         seed: int = 0,
     ) -> None:
-        if limit is not None and limit < 1:
-            raise InputError(f"expected a limit of at least 1 pattern per class or None, got {limit}")
         self.layer = layer
-        self.threshold = threshold
-        self.limit = limit
+        self.on_above = on_above
+        self.limit = checked_limit(limit)
         self.seed = seed
 
     patterns_: dict[int, Tensor]
@@ -81,7 +90,7 @@ class ActivationPattern(Monitor):
         patterns = torch.cat([_unpacked(rows, width) for rows in self.patterns_.values()])
         owners = torch.cat([torch.full((len(rows),), label) for label, rows in self.patterns_.items()])
         foreign = 2.0 * width * (torch.arange(self.classes_)[:, None] != owners)
-        on = (features > self.threshold).float()
+        on = (features > self.on_above).float()
         apart = on.sum(dim=1, keepdim=True) + patterns.sum(dim=1) - 2 * on @ patterns.T
         return (apart + foreign[trace.predictions]).amin(dim=1).clamp(max=width + 1)
 
@@ -99,7 +108,7 @@ class ActivationPattern(Monitor):
 
     def _packed(self, features: Tensor) -> Words:
         """A bit per neuron, in as many 64-bit words as it takes."""
-        on = (features > self.threshold).numpy()
+        on = (features > self.on_above).numpy()
         words = -(-on.shape[1] // WORD)
         octets = np.zeros((len(on), words * WORD // 8), np.uint8)
         octets[:, : -(-on.shape[1] // 8)] = np.packbits(on, axis=1)

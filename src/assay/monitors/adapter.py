@@ -8,39 +8,51 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import fitting_classes
-from assay.monitors.sample import TraceSample
-from assay.monitors.unsaved import _Unsaved, one_score_per_row
+from assay.monitors.metadata import Labels, Metadata, Needs
+from assay.monitors.parts.class_rows import fitting_classes
+from assay.monitors.parts.reservoir import checked_limit
+from assay.monitors.parts.row_sample import TraceSample
+from assay.monitors.parts.user_code import _UserCode, one_score_per_row
 from assay.trace import Trace
 
 READS = ("features", "logits")
 
 
-class Adapter(_Unsaved):
+class Adapter(_UserCode):
     """s(x) = detector.predict_features(z), z the features of a layer or the logits."""
 
+    metadata = Metadata(
+        score="what a detector of another library says",
+        needs=Needs(labels=Labels.OPTIONAL, user_code=True),
+        cost="",
+    )
+
+    code = "detector"
     instead = "a detector of another library is code: fit it again and call adapt(detector) after loading"
 
     def __init__(
         self,
         detector: Any,
+        *,
         reads: str = "features",
         layer: str = "penultimate",
-        sample: int | None = None,
+        limit: int | None = None,
         seed: int = 0,
+        name: str | None = None,
     ) -> None:
         if not callable(getattr(detector, "predict_features", None)):
             raise InputError(
                 f"expected a detector with predict_features(z), got {type(detector).__name__}; "
-                "wrap it in an object that has it"
+                "wrap it in an object that has this method"
             )
         if reads not in READS:
             raise InputError(f"expected reads to be one of {list(READS)}, got {reads!r}")
         self.detector = detector
         self.reads = reads
         self.layer = layer
-        self.sample = sample
+        self.limit = checked_limit(limit)
         self.seed = seed
+        self.name = name
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -49,11 +61,14 @@ class Adapter(_Unsaved):
     @property
     def nbytes(self) -> int:
         """Bytes of the tensors and arrays that are attributes of the detector."""
-        kept = vars(self.detector).values() if hasattr(self.detector, "__dict__") else ()
-        return sum(int(value.nbytes) for value in kept if isinstance(value, Tensor | np.ndarray))
+        return sum(int(value.nbytes) for value in self._learned().values())
+
+    def _learned(self) -> dict[str, Any]:
+        kept = vars(self.detector) if hasattr(self.detector, "__dict__") else {}
+        return {name: value for name, value in kept.items() if isinstance(value, Tensor | np.ndarray)}
 
     def _fit(self, traces: Iterator[Trace]) -> None:
-        sample = TraceSample(self.sample, self.seed)
+        sample = TraceSample(self.limit, self.seed)
         for trace in traces:
             features = {layer: trace.layer(layer) for layer in self.layers}
             sample.add(Trace(trace.logits, features, fitting_classes(trace)))
@@ -73,16 +88,18 @@ class Adapter(_Unsaved):
 
 def adapt(
     detector: Any,
+    *,
     reads: str = "features",
     layer: str = "penultimate",
-    sample: int | None = None,
+    limit: int | None = None,
     seed: int = 0,
+    name: str | None = None,
 ) -> Adapter:
     """A monitor out of any object with `predict_features(z)` and, where it learns, `fit_features(z, y)`.
 
     That is pytorch-ood's interface: z of shape (N, d), y one class per row, scores that are higher for
     outliers. `reads` says what z is: the features of `layer`, or "logits". Classes are the labels, or the
     predictions where there are none. The detector is fitted in place, on all rows at once or on at most
-    `sample` of them. It cannot be saved, since assay writes no pickles.
+    `limit` of them. It cannot be saved, since assay writes no pickles; kept results know it by `name`.
     """
-    return Adapter(detector, reads, layer, sample, seed)
+    return Adapter(detector, reads=reads, layer=layer, limit=limit, seed=seed, name=name)

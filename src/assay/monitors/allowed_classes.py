@@ -1,4 +1,4 @@
-"""AllowedClasses: a declared rule that a file can hold: predictions that make sense in this place."""
+"""AllowedClasses: a rule that can be saved: only these predictions make sense here."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,21 +6,26 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
 from assay.trace import Trace
 
 
 class AllowedClasses(Monitor):
-    """s(x) = 1 where the predicted class is not allowed, else 0. Nothing is learned in fit.
+    """s(x) = 1 where the predicted class is not allowed, else 0.
 
     >>> trace = Trace(torch.eye(3))
     >>> AllowedClasses([0, 2]).fit(trace).score(trace).tolist()
     [0.0, 1.0, 0.0]
     """
 
+    metadata = Metadata(score="1 where the predicted class is not allowed")
+
     def __init__(self, allowed: Sequence[int]) -> None:
         if not len(allowed):
-            raise InputError("expected at least one allowed class, got none; with none, every input is wrong")
+            raise InputError(
+                "expected at least one allowed class, got none; list the classes that make sense"
+            )
         self.allowed = [int(label) for label in allowed]
 
     def _fit(self, traces: Iterator[Trace]) -> None:

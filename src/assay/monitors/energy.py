@@ -1,10 +1,11 @@
-"""Energy: doubt the input to which the network assigns little free energy (Liu et al. 2020)."""
+"""Energy: doubt the input of high free energy (Liu et al. 2020)."""
 
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.exponentials import log_sum_exp
+from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.exponentials import log_sum_exp
 from assay.trace import Trace
 
 
@@ -17,7 +18,9 @@ class Energy(Monitor):
     [-0.6931471805599453, -5000.0]
     """
 
-    def __init__(self, temperature: float = 1.0) -> None:
+    metadata = Metadata(score="-T log Σ exp(f / T)", paper="Liu et al.", year=2020)
+
+    def __init__(self, *, temperature: float = 1.0) -> None:
         if not temperature > 0:
             raise InputError(f"expected a positive temperature, got {temperature}")
         self.temperature = temperature

@@ -2,8 +2,9 @@
 
 from torch import Tensor
 
-from assay.monitors.exponentials import Exponentials
+from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.exponentials import Exponentials
 from assay.trace import Trace
 
 
@@ -15,6 +16,8 @@ class Entropy(Monitor):
     >>> Entropy().fit(trace).score(trace).tolist()
     [0.6931471805599453, 0.0]
     """
+
+    metadata = Metadata(score="-Σ p log p")
 
     def _score(self, trace: Trace) -> Tensor:
         return Exponentials.of(trace.logits).entropy

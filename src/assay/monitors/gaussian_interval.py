@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import in_blocks, row_blocks
-from assay.monitors.class_rows import UNSEEN, no_class, teaching, unseen_remedy
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.class_rows import UNSEEN, no_class, teaching, unseen_remedy
+from assay.monitors.parts.row_blocks import in_blocks, row_blocks
 from assay.trace import Trace
 
 FLAT = 1e-2
@@ -29,12 +30,22 @@ class GaussianInterval(Monitor):
     mean over j of (|z_j - mu_cj| / sigma_cj - k)^+.
 
     From streamed sums, so fitting needs no sample: O(classes * d) memory. Rows teach their predicted class;
-    misclassified ones, where labels tell, teach none. A neuron that is constant within a class is given a
+    where labels are known, misclassified rows teach none. A neuron that is constant within a class is given a
     hundredth of its spread over all classes; a class with one row, the whole of it. A class without rows
     gets the largest score, 1 or for "excess" UNSEEN, and `remedy_` names it.
     """
 
-    def __init__(self, layer: str = "penultimate", k: float = 2.0, measure: str = "share") -> None:
+    metadata = Metadata(
+        score="share of neurons outside mean ± k deviations of the predicted class",
+        needs=Needs(labels=Labels.OPTIONAL),
+        fit="N * d",
+        cost="N * d",
+        state="16 * C * d",
+        paper="Hashemi et al.",
+        year=2021,
+    )
+
+    def __init__(self, *, layer: str = "penultimate", k: float = 2.0, measure: str = "share") -> None:
         if not k > 0:
             raise InputError(f"expected k above 0 standard deviations, got {k}")
         if measure not in MEASURES:
@@ -65,7 +76,7 @@ class GaussianInterval(Monitor):
     def _sums(self, traces: Iterator[Trace]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Counts (classes, 1), sums and sums of squares (classes, d), about the first row, which keeps
         squares of far-off features from swallowing their spread."""
-        blocks = in_blocks(self._taught(trace) for trace in traces)
+        blocks = in_blocks(self._teaching_rows(trace) for trace in traces)
         first = next(blocks, None)
         if first is None:
             raise no_class()
@@ -79,7 +90,7 @@ class GaussianInterval(Monitor):
             squares.index_add_(0, classes, centred.square())
         return counts, totals, squares, shift
 
-    def _taught(self, trace: Trace) -> tuple[Tensor, Tensor]:
+    def _teaching_rows(self, trace: Trace) -> tuple[Tensor, Tensor]:
         rows = teaching(trace)
         return trace.layer(self.layer)[rows], trace.predictions[rows]
 

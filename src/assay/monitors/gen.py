@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.exponentials import Exponentials
+from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.exponentials import Exponentials
 from assay.trace import Trace
 
 
@@ -21,7 +22,11 @@ class GEN(Monitor):
     [1.0]
     """
 
-    def __init__(self, gamma: float = 0.1, top: int = 100) -> None:
+    metadata = Metadata(
+        score="Σ p^γ (1 - p)^γ over the `top` largest p", paper="Liu, Lochman and Zach", year=2023
+    )
+
+    def __init__(self, *, gamma: float = 0.1, top: int = 100) -> None:
         if not gamma > 0 or top < 1:
             raise InputError(f"expected gamma above 0 and top of at least 1, got {gamma} and {top}")
         self.gamma = gamma

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from assay.monitors.blocks import fitting_classes, in_blocks
-from assay.monitors.exponentials import Exponentials
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.class_rows import fitting_classes
+from assay.monitors.parts.exponentials import Exponentials
+from assay.monitors.parts.row_blocks import in_blocks
 from assay.trace import Trace
 
 
@@ -15,8 +17,18 @@ class KLMatching(Monitor):
     """s(x) = min_c KL(p(x) || d_c), with d_c the mean probabilities of class c.
 
     Rows are fitted under their label where the Trace has labels, else under their prediction. Classes
-    without rows have no template and are left out. Keeps C^2 numbers.
+    without rows have no template and are left out.
     """
+
+    metadata = Metadata(
+        score="min over classes c of KL(p ‖ mean p of c)",
+        needs=Needs(labels=Labels.OPTIONAL),
+        fit="N * C",
+        cost="N * C**2",
+        state="8 * C**2",
+        paper="Hendrycks et al.",
+        year=2022,
+    )
 
     log_templates_: Tensor
 

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.covariance import checked_estimator, class_axes, precision, whitening
-from assay.monitors.moments import ClassMoments
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
-from assay.monitors.perturbation import GRADIENTS, perturbed_scores
+from assay.monitors.parts.covariance import checked_estimator, class_axes, precision, whitening
+from assay.monitors.parts.input_step import INPUT_STEP, perturbed_scores
+from assay.monitors.parts.moments import ClassMoments
 from assay.network import Network
 from assay.trace import Trace
 
@@ -29,10 +30,19 @@ class Mahalanobis(Monitor):
     With `network` and `magnitude` > 0 inputs are first moved by x - magnitude sign(grad_x D_M^2) towards
     their nearest class (their section 2.2); the Traces to score then need inputs.
 
-    Fitting streams, in one N x d x d product; Ledoit-Wolf and per-class covariances hold C d^2 numbers
-    meanwhile. Scoring is one matrix product of N x d x d for the tied covariance, C of them per class.
-    A singular covariance is shrunk, and `remedy_` says so.
+    Fitting streams; Ledoit-Wolf and per-class covariances take C d^2 numbers meanwhile. Scoring with
+    per-class covariances costs C times as much. A singular covariance is shrunk, and `remedy_` says so.
     """
+
+    metadata = Metadata(
+        score="min over classes c of (z - μ_c)' Σ⁻¹ (z - μ_c)",
+        needs=Needs(labels=Labels.OPTIONAL),
+        fit="N * d**2",
+        cost="N * d**2",
+        state="4 * d**2",
+        paper="Lee et al.",
+        year=2018,
+    )
 
     origin_: Tensor
     axes_: Tensor
@@ -41,8 +51,8 @@ class Mahalanobis(Monitor):
 
     def __init__(
         self,
-        layer: str = "penultimate",
         *,
+        layer: str = "penultimate",
         covariance: str = "tied",
         estimator: str = "empirical",
         network: Network | None = None,
@@ -60,11 +70,10 @@ class Mahalanobis(Monitor):
         self.estimator = checked_estimator(estimator)
         self.network = network
         self.magnitude = magnitude
-        self.needs_inputs = magnitude > 0
 
     @property
-    def obstacle(self) -> str:
-        return GRADIENTS if self.magnitude > 0 else ""
+    def needs(self) -> Needs:
+        return self.metadata.needs | INPUT_STEP if self.magnitude > 0 else self.metadata.needs
 
     def distances(self, trace: Trace) -> Tensor:
         """(N, classes): D_M^2 of every row to every class; infinite for a class that fitting never saw."""
@@ -120,13 +129,13 @@ class Mahalanobis(Monitor):
         return self._distances(trace.layer(self.layer)).amin(dim=1)
 
     def _distances(self, features: Tensor) -> Tensor:
-        measured = self._tied if self.covariance == "tied" else self._per_class
+        measured = self._tied_distances if self.covariance == "tied" else self._class_distances
         features = features.to(self.axes_.dtype)
         if len(features) <= _ROWS:
             return measured(features)
         return torch.cat([measured(rows) for rows in torch.split(features, _ROWS)])
 
-    def _tied(self, features: Tensor) -> Tensor:
+    def _tied_distances(self, features: Tensor) -> Tensor:
         # Cancellation in |z|^2 - 2 z'm + |m|^2 is confined to the few coordinates the class means have, and
         # there to double precision.
         whitened = (features - self.origin_) @ self.axes_
@@ -137,7 +146,7 @@ class Mahalanobis(Monitor):
         apart = torch.addmm(self.centres_.square().sum(dim=1), near, self.centres_.T, alpha=-2)
         return (apart + square[:, None]).clamp(min=0)
 
-    def _per_class(self, features: Tensor) -> Tensor:
+    def _class_distances(self, features: Tensor) -> Tensor:
         centred = features - self.origin_
         columns = [
             (centred @ axes - centre.to(axes.dtype)).square().sum(dim=1).double()

@@ -2,6 +2,7 @@
 
 from torch import Tensor
 
+from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
 from assay.trace import Trace
 
@@ -14,6 +15,8 @@ class MaxLogit(Monitor):
     >>> MaxLogit().fit(trace).score(trace).tolist()
     [-3.0, -0.5]
     """
+
+    metadata = Metadata(score="-max f", paper="Hendrycks et al.", year=2022)
 
     def _score(self, trace: Trace) -> Tensor:
         return -trace.logits.amax(dim=1)

@@ -2,8 +2,9 @@
 
 from torch import Tensor
 
-from assay.monitors.exponentials import doubt
+from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.exponentials import doubt
 from assay.trace import Trace
 
 
@@ -18,6 +19,8 @@ class MaxSoftmax(Monitor):
     >>> MaxSoftmax().fit(trace).score(trace).tolist()
     [4.248354255291589e-18, 0.5]
     """
+
+    metadata = Metadata(score="1 - max p", paper="Hendrycks and Gimpel", year=2017)
 
     def _score(self, trace: Trace) -> Tensor:
         return doubt(trace.logits)

@@ -1,6 +1,6 @@
-"""The whole contract of a monitor. A monitor eats Traces and gives scores; deciding belongs to Guard.
+"""The whole contract of a monitor. A monitor takes Traces and gives scores; a Guard decides.
 
-A new monitor is one file with one class that says `_fit` and `_score`; everything every monitor owes
+A new monitor is one file with one class that implements `_fit` and `_score`; everything every monitor owes
 (checks, streaming, storage) is here.
 """
 
@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.errors import AssayError, InputError, NotFittedError
+from assay.errors import InputError, NotFittedError
+from assay.monitors.metadata import Metadata, Needs
 from assay.network.graph import under_tracer
-from assay.storage import storable
+from assay.storage import fingerprint_of, storable
 from assay.trace import Trace
 
 
@@ -28,10 +29,10 @@ class Monitor(ABC):
     """
 
     version: ClassVar[int] = 1
-    """Of the fitted state in files; raise it when old files can no longer be read."""
+    """Version of the fitted state in files; raise it when old files can no longer be read."""
 
-    needs_inputs: bool = False
-    """Whether `score` reads `trace.inputs`."""
+    metadata: ClassVar[Metadata] = Metadata()
+    """What the class needs with its default arguments, what it costs, and its paper."""
 
     classes_: int
     dimensions_: dict[str, int]
@@ -50,8 +51,8 @@ class Monitor(ABC):
         self._forget()
         try:
             self._fit(self._begun(self._checked(iter([traces] if isinstance(traces, Trace) else traces))))
-        except AssayError:
-            self._forget()  # half a fit must not pass for one
+        except BaseException:  # also an interrupt: half a fit must not pass for one
+            self._forget()
             raise
         return self
 
@@ -70,10 +71,20 @@ class Monitor(ABC):
         return () if layer is None else (layer,)
 
     @property
+    def needs(self) -> Needs:
+        """What this monitor needs; overridden where that depends on the arguments."""
+        return self.metadata.needs
+
+    @property
     def obstacle(self) -> str:
         """Why its score is no function of logits, features and inputs alone, as an exported graph needs;
         empty where it is."""
-        return ""
+        return self.needs.obstacle
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of class, parameters and fitted state: new after another fit, the same after loading."""
+        return fingerprint_of(self)
 
     @property
     def nbytes(self) -> int:
@@ -95,7 +106,7 @@ class Monitor(ABC):
 
     def _traced_score(self, trace: Trace) -> Tensor:
         """`_score` in tensor operations that hold for any number of rows: no branch on values, no loop over
-        blocks. To be said where `_score` is not that already; it may cost more."""
+        blocks. Implement it where `_score` is not that already; it may cost more."""
         return self._score(trace)
 
     def state(self) -> dict[str, Any]:
@@ -142,7 +153,7 @@ class Monitor(ABC):
     def _check_fitted(self) -> None:
         if not hasattr(self, "classes_"):
             raise NotFittedError(
-                f"expected a fitted {type(self).__name__}, got one that was not; call fit(trace) first"
+                f"expected a fitted {type(self).__name__}, got an unfitted one; call fit(trace) first"
             )
 
     def _check_sizes(self, trace: Trace) -> None:

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.metadata import Metadata, Needs
 from assay.monitors.monitor import Monitor
-from assay.monitors.uncertainty import MEASURES, check_measure
+from assay.monitors.parts.uncertainty import MEASURES, check_measure
 from assay.network import Network
 from assay.trace import Trace
 
@@ -15,13 +16,20 @@ class MonteCarloDropout(Monitor):
 
     Dropout as a Bayesian approximation (Gal and Ghahramani 2016). measure: "entropy" as above,
     "mutual_information" or "variation_ratio". The T masks come from the seed and are the same for every
-    input, so that an input's score does not depend on its batch. Reads `trace.inputs`; costs T forward
-    passes. Nothing is learned in fit.
+    input, so that an input's score does not depend on its batch.
     """
 
-    needs_inputs = True
+    metadata = Metadata(
+        score="entropy of the mean probabilities under dropout",
+        needs=Needs(inputs=True, forward="passes"),
+        cost="N * C * passes",
+        paper="Gal and Ghahramani",
+        year=2016,
+    )
 
-    def __init__(self, network: Network, passes: int = 20, measure: str = "entropy", seed: int = 0) -> None:
+    def __init__(
+        self, network: Network, *, passes: int = 20, measure: str = "entropy", seed: int = 0
+    ) -> None:
         if passes < 2:
             raise InputError(f"expected at least 2 passes, got {passes}")
         check_measure(measure)
@@ -29,10 +37,6 @@ class MonteCarloDropout(Monitor):
         self.passes = passes
         self.measure = measure
         self.seed = seed
-
-    @property
-    def obstacle(self) -> str:
-        return "it runs the network again under random dropout masks"
 
     def _score(self, trace: Trace) -> Tensor:
         logits = self.network.dropout_logits(trace.known_inputs, self.passes, self.seed)

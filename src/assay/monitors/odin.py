@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.exponentials import doubt
+from assay.monitors.metadata import Metadata, Needs
 from assay.monitors.monitor import Monitor
-from assay.monitors.perturbation import GRADIENTS, perturbed_scores
+from assay.monitors.parts.exponentials import doubt
+from assay.monitors.parts.input_step import INPUT_STEP, perturbed_scores
 from assay.network import Network
 from assay.trace import Trace
 
@@ -15,11 +16,17 @@ class ODIN(Monitor):
     """s(x) = 1 - max_k S_k(x~; T), with S(x; T) = softmax(f(x) / T) and Eq. 2 of Liang et al.
 
     x~ = x - magnitude sign(-grad_x log max_k S_k(x; T)). Nothing is clipped to an input range, as in the
-    paper; the magnitude is in units of the network's inputs. Reads `trace.inputs`; costs two forward passes
-    and a backward pass. With magnitude 0 it reads the logits alone.
+    paper; the magnitude is in units of the network's inputs. With magnitude 0 it reads the logits alone.
     """
 
-    def __init__(self, network: Network, temperature: float = 1000.0, magnitude: float = 0.0014) -> None:
+    metadata = Metadata(
+        score="1 - max softmax(f(x~) / T), x~ one step up the top probability",
+        needs=INPUT_STEP,
+        paper="Liang et al.",
+        year=2018,
+    )
+
+    def __init__(self, network: Network, *, temperature: float = 1000.0, magnitude: float = 0.0014) -> None:
         if not temperature > 0 or magnitude < 0:
             raise InputError(
                 f"expected a positive temperature and a magnitude of at least 0, got {temperature} and "
@@ -28,11 +35,10 @@ class ODIN(Monitor):
         self.network = network
         self.temperature = temperature
         self.magnitude = magnitude
-        self.needs_inputs = magnitude > 0
 
     @property
-    def obstacle(self) -> str:
-        return GRADIENTS if self.magnitude > 0 else ""
+    def needs(self) -> Needs:
+        return self.metadata.needs if self.magnitude > 0 else Needs()
 
     def _score(self, trace: Trace) -> Tensor:
         if self.magnitude == 0:

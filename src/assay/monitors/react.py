@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import in_blocks, row_blocks
 from assay.monitors.energy import Energy
-from assay.monitors.head import HeadFit
+from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
-from assay.monitors.reservoir import Reservoir
+from assay.monitors.parts.head import HeadFit
+from assay.monitors.parts.reservoir import Reservoir, checked_limit
+from assay.monitors.parts.row_blocks import in_blocks, row_blocks
 from assay.trace import Trace
 
 _ROWS = 1024  # scored at a time: intermediate results stay in cache
@@ -22,46 +23,53 @@ class ReAct(Monitor):
 
     c is the `percentile` of all training activations of the layer. W and b are recovered from the training
     Trace (see `head.py`), so the layer must be the input of the last Linear. The percentile, and the wrapped
-    monitor, are fitted on a uniform sample of `sample` rows; None keeps every row until fitting is done.
+    monitor, are fitted on a uniform sample of at most `limit` rows; None keeps every row until
+    fitting is done.
     """
+
+    metadata = Metadata(
+        score="another monitor's, on the logits of clipped features",
+        fit="N * (d + C)**2",
+        cost="N * d * C",
+        state="4 * d * C",
+        paper="Sun, Guo and Li",
+        year=2021,
+    )
 
     weight_: Tensor
     bias_: Tensor
-    threshold_: float
+    ceiling_: float
     monitor_: Monitor
 
     def __init__(
         self,
         monitor: Monitor | None = None,
-        layer: str = "penultimate",
         *,
+        layer: str = "penultimate",
         percentile: float = 90.0,
-        sample: int | None = 10_000,
+        limit: int | None = 10_000,
         seed: int = 0,
     ) -> None:
-        if not 0 < percentile <= 100 or (sample is not None and sample < 1):
-            raise InputError(
-                f"expected a percentile above 0 up to 100 and a sample of at least 1, got {percentile} and "
-                f"{sample}"
-            )
+        if not 0 < percentile <= 100:
+            raise InputError(f"expected a percentile above 0 and up to 100, got {percentile}")
         self.monitor = Energy() if monitor is None else monitor
-        if self.monitor.layers or self.monitor.needs_inputs:
+        if self.monitor.layers or self.monitor.needs.inputs:
             raise InputError(
                 f"expected a monitor that reads logits alone, got {self.monitor!r}; wrap Energy, MaxSoftmax "
                 "or another output monitor"
             )
         self.layer = layer
         self.percentile = percentile
-        self.sample = sample
+        self.limit = checked_limit(limit)
         self.seed = seed
 
     def _fit(self, traces: Iterator[Trace]) -> None:
-        kept = Reservoir(self.sample, self.seed)
+        kept = Reservoir(self.limit, self.seed)
         fit = HeadFit(self.layer, self.dimensions_[self.layer], self.classes_)
-        for features, logits in in_blocks(self._passing(traces, kept)):
+        for features, logits in in_blocks(self._sampling(traces, kept)):
             fit.add(features, logits)
         head, rows = fit.head(), kept.rows()
-        self.threshold_ = float(np.percentile(rows.numpy(), self.percentile))
+        self.ceiling_ = float(np.percentile(rows.numpy(), self.percentile))
         self.weight_, self.bias_ = head.weight.float().contiguous(), head.bias
         if head.rank < head.weight.shape[1]:
             self.remedy_ = (
@@ -71,7 +79,7 @@ class ReAct(Monitor):
         self.monitor_ = type(self.monitor).from_state({**self.monitor.state(), "fitted": {}})
         self.monitor_.fit(self._rectified(rows))
 
-    def _passing(self, traces: Iterator[Trace], kept: Reservoir) -> Iterator[tuple[Tensor, Tensor]]:
+    def _sampling(self, traces: Iterator[Trace], kept: Reservoir) -> Iterator[tuple[Tensor, Tensor]]:
         for trace in traces:
             kept.add(trace.layer(self.layer))
             yield trace.layer(self.layer), trace.logits
@@ -85,7 +93,7 @@ class ReAct(Monitor):
 
     def _logits(self, features: Tensor) -> Tensor:
         """(classes, rows), which is the faster way round where classes are few."""
-        logits = self.weight_ @ features.clamp(max=self.threshold_).T
+        logits = self.weight_ @ features.clamp(max=self.ceiling_).T
         if not torch.isfinite(features.sum()):
             # Clipping would turn an infinite feature into an ordinary one.
             logits[:, ~torch.isfinite(features).all(dim=1)] = torch.nan

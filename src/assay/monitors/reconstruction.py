@@ -1,4 +1,4 @@
-"""Reconstruction: doubt inputs that a network trained on normal ones cannot redraw (Sabokrou et al. 2018)."""
+"""Reconstruction: doubt inputs that a network of normal ones cannot reconstruct (Sabokrou et al. 2018)."""
 
 from collections.abc import Iterator
 
@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.alocc import OPTIMIZERS, Training, Weights, realness, reconstructed, trained
-from assay.monitors.blocks import fitting_classes, row_blocks
-from assay.monitors.class_rows import UNSEEN, unseen_remedy
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
-from assay.monitors.reservoir import Reservoir
+from assay.monitors.parts.alocc import OPTIMIZERS, Training, Weights, realness, reconstructed, trained
+from assay.monitors.parts.class_rows import UNSEEN, fitting_classes, unseen_remedy
+from assay.monitors.parts.reservoir import Reservoir, checked_limit
+from assay.monitors.parts.row_blocks import row_blocks
 from assay.trace import Trace
 
 ALL = -1
@@ -27,24 +28,33 @@ class Reconstruction(Monitor):
 
     Adversarially learned one-class classifier, ALOCC (Sabokrou, Khalooei, Fathy, Adeli 2018), as the
     safety-monitor benchmark uses it: by the reconstruction error. measure="discriminator" is the original's
-    own score, here -log D(R(x)). per_class=True trains a pair for every class and asks that of the predicted
-    one. Fit goes by labels where they are known, else by predictions.
+    own score, here -log D(R(x)). per_class=True trains a pair for every class and uses that of the predicted
+    one. Fit uses labels where they are known, else predictions.
 
     The benchmark's threshold, the average training error per class, is `paper_thresholds_` (classes,): give
-    it to Guard as the threshold. An average is no quantile (Table II there: 0.50 to 0.63 of good inputs above
-    it); Guard.calibrate holds a false-alarm rate instead.
+    it to Guard as the threshold. An average is not a quantile (Table II there: 0.50 to 0.63 of good inputs
+    above it); Guard.calibrate keeps a false-alarm rate instead.
 
     Inputs (N, C, H, W) or (N, H, W) of any size from 4 x 4 go through convolutions, all others as vectors.
     They are standardised per channel or column, so errors are in variances of the training data; a constant
-    column keeps its unit. Networks are smaller than the original's. Each trains on at most `sample` rows for
-    `epochs` passes, from the seed alone. Reads `trace.inputs` in fit and score;
-    scoring costs a pass through R. With per_class, a class never seen scores UNSEEN, the largest.
+    column keeps its unit. Networks are smaller than the original's. Each trains on at most `limit` rows for
+    `epochs` passes, from the seed alone. With per_class, a class never seen scores UNSEEN,
+    the largest.
     """
 
-    needs_inputs = True
+    metadata = Metadata(
+        score="mean squared error of reconstructing the input (ALOCC)",
+        needs=Needs(labels=Labels.OPTIONAL, inputs=True, inputs_in_fit=True),
+        fit="epochs * M * P",
+        cost="N * P",
+        state="4 * W",
+        paper="Sabokrou et al.",
+        year=2018,
+    )
 
     def __init__(
         self,
+        *,
         per_class: bool = False,
         measure: str = "error",
         epochs: int = 20,
@@ -53,7 +63,7 @@ class Reconstruction(Monitor):
         learning_rate: float = 1e-3,
         noise: float = 0.2,
         reconstruction_weight: float = 0.4,
-        sample: int | None = 10_000,
+        limit: int | None = 10_000,
         seed: int = 0,
     ) -> None:
         if measure not in MEASURES:
@@ -73,7 +83,7 @@ class Reconstruction(Monitor):
         self.learning_rate = learning_rate
         self.noise = noise
         self.reconstruction_weight = reconstruction_weight
-        self.sample = sample
+        self.limit = checked_limit(limit)
         self.seed = seed
 
     shape_: tuple[int, ...]
@@ -130,8 +140,8 @@ class Reconstruction(Monitor):
             values, labels = self._checked_inputs(trace), fitting_classes(trace)
             keys = labels if self.per_class else torch.full_like(labels, ALL)
             for key in torch.unique(keys).tolist():
-                inputs.setdefault(key, Reservoir(self.sample, self.seed)).add(values[keys == key])
-                classes.setdefault(key, Reservoir(self.sample, self.seed)).add(labels[keys == key])
+                inputs.setdefault(key, Reservoir(self.limit, self.seed)).add(values[keys == key])
+                classes.setdefault(key, Reservoir(self.limit, self.seed)).add(labels[keys == key])
         keys_seen = sorted(inputs)
         return {key: inputs[key].rows() for key in keys_seen}, {key: classes[key].rows() for key in keys_seen}
 

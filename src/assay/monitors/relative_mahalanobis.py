@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from assay.monitors.covariance import checked_estimator, class_axes, precision
 from assay.monitors.mahalanobis import tied_whitening
-from assay.monitors.moments import ClassMoments
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.covariance import checked_estimator, class_axes, precision
+from assay.monitors.parts.moments import ClassMoments
 from assay.trace import Trace
 
 
@@ -18,10 +19,20 @@ class RelativeMahalanobis(Monitor):
     The covariance about the common mean is the tied one plus that of the class means. In the coordinates
     where the tied covariance is the identity the two therefore differ only in the span of the class means,
     and all other coordinates cancel from the difference. So the score needs one product of N x d x C, not
-    two of N x d x d, and keeps C (d + C) numbers; with "empirical" it equals Ren et al. section 3 exactly.
+    two of N x d x d; with "empirical" it equals Ren et al. section 3 exactly.
     With a shrinkage estimator (Ren et al. use none) the common covariance is the shrunk tied one plus that
     of the class means. Rows are fitted under their label where the Trace has labels, else their prediction.
     """
+
+    metadata = Metadata(
+        score="Mahalanobis minus the distance to one Gaussian of all classes",
+        needs=Needs(labels=Labels.OPTIONAL),
+        fit="N * d**2",
+        cost="N * d * C",
+        state="4 * d * (C + 1) + 16 * C**2",
+        paper="Ren et al.",
+        year=2021,
+    )
 
     origin_: Tensor
     axes_: Tensor
@@ -29,7 +40,7 @@ class RelativeMahalanobis(Monitor):
     mean_: Tensor
     inverse_: Tensor
 
-    def __init__(self, layer: str = "penultimate", *, estimator: str = "empirical") -> None:
+    def __init__(self, *, layer: str = "penultimate", estimator: str = "empirical") -> None:
         self.layer = layer
         self.estimator = checked_estimator(estimator)
 

@@ -1,36 +1,49 @@
-"""Rule: doubt what breaks an assertion of the user's (model assertions, Kang et al. 2020)."""
+"""Rule: doubt what breaks an assertion of the user (model assertions, Kang et al. 2020)."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.unsaved import _Unsaved, one_score_per_row
+from assay.monitors.metadata import Metadata, Needs
+from assay.monitors.parts.user_code import _UserCode, one_score_per_row
 from assay.trace import Trace
 
 
-class Rule(_Unsaved):
+class Rule(_UserCode):
     """s(x) = predicate(trace), one truth value (True: violated, scores 1) or number per row.
 
     Model assertions (Kang et al. 2020), the rule-based monitors of the safety-monitor benchmark. The
-    predicate gets the whole Trace and answers per row, from that row alone. It is code, so a Rule cannot be
-    saved; InputRange and AllowedClasses can. Nothing is learned in fit, where the predicate is tried once.
+    predicate gets the whole Trace and answers for each row from that row alone. It is code, so a Rule cannot
+    be saved (InputRange and AllowedClasses can), and saved results know it by `name`. `fit` learns nothing
+    and tries the predicate once.
     layers: those whose features the predicate reads. needs_inputs: whether it reads `trace.inputs`.
 
     >>> import torch
     >>> trace = Trace(torch.tensor([[9.0, 0.0], [0.1, 0.0]]))
-    >>> hesitant = Rule(lambda trace: trace.probabilities.amax(dim=1) < 0.9, "hesitant", needs_inputs=False)
-    >>> hesitant.fit(trace).score(trace).tolist()
+    >>> unsure = Rule(lambda trace: trace.probabilities.amax(dim=1) < 0.9, needs_inputs=False)
+    >>> unsure.fit(trace).score(trace).tolist()
     [0.0, 1.0]
     """
 
+    metadata = Metadata(
+        score="what a function of the Trace says",
+        needs=Needs(inputs=True, inputs_in_fit=True, user_code=True),
+        cost="",
+        paper="Kang et al.",
+        year=2020,
+    )
+
+    code = "predicate"
     instead = "a predicate is code: build it again after loading, or use InputRange or AllowedClasses"
 
     def __init__(
         self,
         predicate: Callable[[Trace], Any],
-        name: str = "rule",
+        *,
+        name: str | None = None,
         layers: Sequence[str] = (),
         needs_inputs: bool = True,
     ) -> None:
@@ -44,6 +57,10 @@ class Rule(_Unsaved):
         self.needs_inputs = needs_inputs
 
     @property
+    def needs(self) -> Needs:
+        return replace(self.metadata.needs, inputs=self.needs_inputs, inputs_in_fit=self.needs_inputs)
+
+    @property
     def layers(self) -> tuple[str, ...]:
         return self._layers
 
@@ -53,4 +70,4 @@ class Rule(_Unsaved):
             pass
 
     def _score(self, trace: Trace) -> Tensor:
-        return one_score_per_row(self.predicate(trace), trace, f"the predicate of rule {self.name!r}")
+        return one_score_per_row(self.predicate(trace), trace, f"the predicate of rule {self.name or self!r}")

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from assay.monitors.blocks import in_blocks
-from assay.monitors.class_rows import UNSEEN, some_class, teaching
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.class_rows import UNSEEN, some_class, teaching
+from assay.monitors.parts.row_blocks import in_blocks
 from assay.trace import Trace
 
 
@@ -15,14 +16,24 @@ class SHE(Monitor):
     """s(x) = -f(x)' m_c, with c the predicted class and m_c the mean feature of the rows of class c that the
     network gets right (simplified Hopfield energy, Eq. 8 of Zhang et al.).
 
-    Without labels every prediction counts as right. What is predicted as a class without such rows gets the
-    largest score there is, and `remedy_` names the class. Keeps C d numbers.
+    Without labels every prediction counts as right. A prediction of a class without such rows gets the
+    largest score there is, and `remedy_` names the class.
     """
+
+    metadata = Metadata(
+        score="-z' (mean feature of the predicted class)",
+        needs=Needs(labels=Labels.OPTIONAL),
+        fit="N * d",
+        cost="N * d",
+        state="4 * d * C",
+        paper="Zhang et al.",
+        year=2023,
+    )
 
     patterns_: Tensor
     seen_: Tensor
 
-    def __init__(self, layer: str = "penultimate") -> None:
+    def __init__(self, *, layer: str = "penultimate") -> None:
         self.layer = layer
 
     def _fit(self, traces: Iterator[Trace]) -> None:
@@ -39,18 +50,18 @@ class SHE(Monitor):
         self.patterns_ = (sums / counts.clamp(min=1)[:, None]).float()
         if absent := (~self.seen_).nonzero().squeeze(1).tolist():
             self.remedy_ = (
-                f"the network got no row of classes {absent} right, so that what it predicts as one of them "
-                "gets the largest score there is; fit on more rows"
+                f"the network got no row of classes {absent} right, so that predictions of them get "
+                "the largest score there is; fit on more rows"
             )
 
     def _score(self, trace: Trace) -> Tensor:
         features, patterns = trace.layer(self.layer).float(), self.patterns_[trace.predictions]
         products: Tensor = torch.linalg.vecdot(features, patterns)
-        return self._known(products, trace)
+        return self._unless_unseen(products, trace)
 
     def _traced_score(self, trace: Trace) -> Tensor:
         patterns = self.patterns_[trace.predictions]
-        return self._known((trace.layer(self.layer).float() * patterns).sum(dim=1), trace)
+        return self._unless_unseen((trace.layer(self.layer).float() * patterns).sum(dim=1), trace)
 
-    def _known(self, products: Tensor, trace: Trace) -> Tensor:
+    def _unless_unseen(self, products: Tensor, trace: Trace) -> Tensor:
         return (-products.double()).masked_fill(~self.seen_[trace.predictions], UNSEEN)

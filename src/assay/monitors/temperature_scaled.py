@@ -8,10 +8,12 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import fitting_classes
 from assay.monitors.max_softmax import MaxSoftmax
+from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
-from assay.monitors.sample import TraceSample
+from assay.monitors.parts.class_rows import fitting_classes
+from assay.monitors.parts.reservoir import checked_limit
+from assay.monitors.parts.row_sample import TraceSample
 from assay.trace import Trace
 
 COLDEST, HOTTEST = 1e-2, 1e2
@@ -22,25 +24,37 @@ class TemperatureScaled(Monitor):
 
     On calibration of modern neural networks (Guo, Pleiss, Sun, Weinberger 2017). T lies in [0.01, 100]:
     where every row is classified right, the likelihood alone would drive it to 0. Fit needs labels, and data
-    the network was not trained on if T shall mean anything. T and the inner monitor, which is fitted in
-    place, learn from the same at most `sample` rows, since the inner one needs the logits after scaling.
+    the network was not trained on, or T means little. T and the inner monitor, which is fitted in
+    place, learn from the same at most `limit` rows, since the inner one needs the logits after scaling.
     Monitors that run the network themselves (ODIN, dropout, ensembles) do not see the scaled logits.
     """
 
-    def __init__(self, monitor: Monitor | None = None, sample: int | None = 20_000, seed: int = 0) -> None:
+    metadata = Metadata(
+        score="another monitor's, on calibrated logits",
+        needs=Needs(labels=Labels.REQUIRED),
+        fit="M * C",
+        state="8",
+        paper="Guo et al.",
+        year=2017,
+    )
+
+    def __init__(self, monitor: Monitor | None = None, *, limit: int | None = 20_000, seed: int = 0) -> None:
         monitor = MaxSoftmax() if monitor is None else monitor
         if not isinstance(monitor, Monitor):
             raise InputError(f"expected a monitor to scale logits for, got {type(monitor).__name__}")
         self.monitor = monitor
-        self.sample = sample
+        self.limit = checked_limit(limit)
         self.seed = seed
-        self.needs_inputs = monitor.needs_inputs
 
     temperature_: float
 
     @property
     def layers(self) -> tuple[str, ...]:
         return self.monitor.layers
+
+    @property
+    def needs(self) -> Needs:
+        return self.metadata.needs | self.monitor.needs
 
     @property
     def obstacle(self) -> str:
@@ -51,7 +65,7 @@ class TemperatureScaled(Monitor):
         return super().nbytes + self.monitor.nbytes
 
     def _fit(self, traces: Iterator[Trace]) -> None:
-        sample = TraceSample(self.sample, self.seed)
+        sample = TraceSample(self.limit, self.seed)
         for trace in traces:
             fitting_classes(trace)  # refuses labels of other classes
             sample.add(trace)

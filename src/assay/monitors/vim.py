@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.monitors.blocks import in_blocks, row_blocks
-from assay.monitors.exponentials import log_sum_exp
-from assay.monitors.head import HeadFit
-from assay.monitors.moments import ClassMoments
+from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
-from assay.monitors.reservoir import Reservoir
+from assay.monitors.parts.exponentials import log_sum_exp
+from assay.monitors.parts.head import HeadFit
+from assay.monitors.parts.moments import ClassMoments
+from assay.monitors.parts.reservoir import Reservoir, checked_limit
+from assay.monitors.parts.row_blocks import in_blocks, row_blocks
 from assay.trace import Trace
 
 _ROWS = 1024  # scored at a time: intermediate results stay in cache
@@ -30,8 +31,17 @@ class ViM(Monitor):
     recovered from the training Trace (see `head.py`), so the layer must be the input of the last Linear.
 
     `dimensions` defaults to the paper's rule: 1000 for d >= 1500 and 512 for d >= 768; below that d // 2.
-    Fitting is one product of N x d x d; scoring one of N x d x (d - dimensions).
+    Scoring is one product of N x d x (d - dimensions).
     """
+
+    metadata = Metadata(
+        score="α ‖residual of z‖ - log Σ exp f",
+        fit="N * (d + C)**2",
+        cost="N * d**2 / 2",
+        state="2 * d**2",
+        paper="Wang et al.",
+        year=2022,
+    )
 
     origin_: Tensor
     residual_: Tensor
@@ -39,27 +49,27 @@ class ViM(Monitor):
 
     def __init__(
         self,
-        layer: str = "penultimate",
         *,
+        layer: str = "penultimate",
         dimensions: int | None = None,
-        sample: int | None = 10_000,
+        limit: int | None = 10_000,
         seed: int = 0,
     ) -> None:
-        if (dimensions is not None and dimensions < 0) or (sample is not None and sample < 1):
+        if dimensions is not None and dimensions < 0:
             raise InputError(
-                f"expected dimensions of at least 0 and a sample of at least 1, got {dimensions} and {sample}"
+                f"expected at least 0 dimensions, or None for the paper's rule, got {dimensions}"
             )
         self.layer = layer
         self.dimensions = dimensions
-        self.sample = sample
+        self.limit = checked_limit(limit)
         self.seed = seed
 
     def _fit(self, traces: Iterator[Trace]) -> None:
-        kept = Reservoir(self.sample, self.seed)
-        largest = Reservoir(self.sample, self.seed)  # same seed, same rows
+        kept = Reservoir(self.limit, self.seed)
+        largest = Reservoir(self.limit, self.seed)  # same seed, same rows
         size = self.dimensions_[self.layer]
         fit, moments = HeadFit(self.layer, size, self.classes_), ClassMoments(1, size)
-        for features, logits in in_blocks(self._passing(traces, kept, largest)):
+        for features, logits in in_blocks(self._sampling(traces, kept, largest)):
             fit.add(features, logits)
             moments.add(features, torch.zeros(len(features), dtype=torch.long))
         head = fit.head()
@@ -70,7 +80,7 @@ class ViM(Monitor):
         self.origin_, self.residual_ = origin.to(dtype), residual.to(dtype).contiguous()
         self.alpha_ = float(largest.rows().double().mean() / self._residuals(kept.rows()).mean())
 
-    def _passing(
+    def _sampling(
         self, traces: Iterator[Trace], kept: Reservoir, largest: Reservoir
     ) -> Iterator[tuple[Tensor, Tensor]]:
         for trace in traces:

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from assay.errors import InputError
+from assay.labels import class_numbers
 from assay.network.inputs import all_finite, each, length, rows, shapes
 from assay.trace import Inputs
 
@@ -112,15 +113,10 @@ def _is_text(item: list[Any]) -> bool:
 
 
 def _matching(inputs: Inputs, labels: Any) -> Batch:
-    values = _tensor(labels).cpu()
-    if values.ndim != 1 or values.is_floating_point() or values.is_complex():
-        raise InputError(
-            f"expected labels as one integer class per input, got {shapes(values)}; "
-            "pass class indices, not one-hot rows or probabilities"
-        )
+    values = class_numbers(labels).cpu()
     if len(values) != length(inputs):
         raise InputError(
             f"expected one label per input, got {length(inputs)} inputs and {len(values)} labels; "
             "pass inputs and labels of the same rows"
         )
-    return inputs, values.long()
+    return inputs, values

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from assay.errors import InputError, MissingExtraError
+from assay.errors import InputError
+from assay.network.taps import evaluating, modules_of
 from assay.trace import Inputs
 
 if TYPE_CHECKING:
@@ -88,14 +89,12 @@ def traced(
     opset: int = OPSET,
 ) -> Any:
     """The module as an ONNX model whose first axes are free."""
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingExtraError("onnx", "onnx") from error
+    import onnx
+
     content = io.BytesIO()
-    with _exporting():
+    with _exporting(), evaluating(modules_of(module)):
         torch.onnx.export(
-            module.eval(),
+            module,
             tuple(arguments),
             content,  # type: ignore[arg-type]
             dynamo=False,  # the other exporter takes seconds for each graph, and a package more

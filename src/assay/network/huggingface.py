@@ -11,11 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from assay.errors import InputError, MissingExtraError
+from assay.errors import InputError
+from assay.extras import expect_installed
 from assay.network.batches import encoded
+from assay.network.feature_pooling import Pool
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.network import Network
-from assay.network.pooling import Pool
 from assay.network.taps import PENULTIMATE
 from assay.trace import Inputs
 
@@ -50,6 +51,7 @@ class HuggingFaceNetwork(Network):
         pool: Pool | Mapping[str, Pool] | None = None,
         batch_size: int = 32,
     ) -> None:
+        expect_installed("transformers")
         config = getattr(model, "config", None)
         if config is None or not hasattr(model, "get_input_embeddings"):
             raise InputError(
@@ -62,11 +64,6 @@ class HuggingFaceNetwork(Network):
                 "wrap its encoder and head in a module for assay.Network"
             )
         self.decoder = _is_decoder(config)
-        token = "last" if self.decoder else "first"
-        if pool is None:
-            pool = token
-        elif isinstance(pool, Mapping):
-            pool = dict.fromkeys(_names(layers), token) | dict(pool)
         super().__init__(model, layers, pool=pool, batch_size=batch_size)
         self.tokenizer = tokenizer
         self.padding = _padding(model, tokenizer, self.decoder)
@@ -137,6 +134,12 @@ class HuggingFaceNetwork(Network):
         mask = torch.ones_like(example[_MASK]).index_fill(1, torch.tensor([example[_MASK].shape[1] - 1]), 0)
         return traced_network(self, {**example, _MASK: mask}, layers, forward=super()._forward)
 
+    def _settings(self) -> dict[str, Any]:
+        return super()._settings() | {"max_length": self.max_length}
+
+    def _pool_of(self, name: str) -> Pool:
+        return super()._pool_of(name) or ("last" if self.decoder else "first")
+
     def _run(self, inputs: Inputs) -> Any:
         if isinstance(inputs, Tensor) or not {_TOKENS, _EMBEDDINGS} <= set(inputs):
             return super()._run(inputs)
@@ -184,17 +187,11 @@ def _is_texts(data: Any) -> bool:
 
 
 def _is_decoder(config: Any) -> bool:
-    try:
-        from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
-    except ImportError as error:
-        raise MissingExtraError("transformers", "hf") from error
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
+
     kind = type(config)
     causal = kind in MODEL_FOR_CAUSAL_LM_MAPPING and kind not in MODEL_FOR_MASKED_LM_MAPPING
     return bool(causal or getattr(config, "is_decoder", False))
-
-
-def _names(layers: str | Sequence[str]) -> tuple[str, ...]:
-    return (layers,) if isinstance(layers, str) else tuple(layers)
 
 
 def _padding(model: Any, tokenizer: Any, decoder: bool) -> int:

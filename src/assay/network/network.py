@@ -1,7 +1,7 @@
 """Network: any classifier module, observed."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -10,23 +10,28 @@ import torch
 from torch import Tensor, nn
 
 from assay.engine import progress
-from assay.errors import GradientError, InputError
+from assay.errors import AssayError, GradientError, InputError
+from assay.identity import COMPILED, digest, module_identity
+from assay.labels import check_labels
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
+from assay.network.feature_pooling import Pool, checked, named_pool, pooled
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.inputs import Form, form_of, length, perturbable, replaced, shapes
-from assay.network.pooling import Pool, checked, pooled
 from assay.network.taps import PENULTIMATE, evaluating, first_tensor, heard, modules_of, thinned
-from assay.trace import Inputs, Trace, check_labels
+from assay.trace import Inputs, Trace
 
 
 class Network:
     """A classifier and the layers to watch.
 
     `layers` are module names, or "penultimate": the input of the last Linear that runs in the forward pass.
-    `pool` overrides how a layer's output becomes one row per input (see `assay.network.pooling`): for all
+    `pool` overrides how a layer's output becomes one row per input (`assay.network.feature_pooling`): for all
     layers, or a dict for some. A module may return logits, an object with `.logits`, or a tuple whose first
     tensor is the logits. Always runs in evaluation mode and leaves the module as it was.
+
+    `identity` says which model it is where weights do not: a Guard of a module without any is not saved
+    unless the user names the model, since nothing tells one function from another.
     """
 
     def __init__(
@@ -36,6 +41,7 @@ class Network:
         *,
         pool: Pool | Mapping[str, Pool] | None = None,
         batch_size: int = 256,
+        identity: str | None = None,
     ) -> None:
         if not isinstance(module, nn.Module):
             raise InputError(
@@ -43,18 +49,18 @@ class Network:
             )
         if batch_size < 1:
             raise InputError(f"expected a batch_size of at least 1, got {batch_size}")
+        if identity is not None and not identity.strip():
+            raise InputError(
+                "expected an identity that says which model it is, got an empty one; name model and version"
+            )
         checked(pool)
         self.module = module
         self.layers = (layers,) if isinstance(layers, str) else tuple(layers)
         self.pool = pool
         self.batch_size = batch_size
+        self.identity = identity
         self.form: Form = {}
-        known = [name for name, _ in module.named_modules() if name]
-        if unknown := [name for name in self.layers if name != PENULTIMATE and name not in known]:
-            raise InputError(
-                f"expected layers of {type(module).__name__}, got {unknown}; "
-                f"choose from {[PENULTIMATE, *known]}"
-            )
+        self._check_layers()
 
     @staticmethod
     def from_huggingface(
@@ -84,6 +90,24 @@ class Network:
         from assay.network.onnx import OnnxNetwork
 
         return OnnxNetwork(path, layers, logits=logits, pool=pool, batch_size=batch_size)
+
+    @staticmethod
+    def from_function(
+        function: Callable[..., Any],
+        identity: str | None = None,
+        *,
+        outputs: str = "probabilities",
+        batch_size: int = 256,
+    ) -> "Network":
+        """A function of arrays, such as a forest's `predict_proba`; `FunctionNetwork` states the rules."""
+        from assay.network.function import FunctionNetwork
+
+        return FunctionNetwork(function, identity, outputs=outputs, batch_size=batch_size)
+
+    def watching(self, layers: Sequence[str]) -> "Network":
+        """The same network, which watches these layers as well; itself where it does already."""
+        missing = [layer for layer in layers if layer not in self.layers]
+        return self._with_layers((*self.layers, *missing)) if missing else self
 
     def __call__(self, inputs: Any) -> Tensor:
         """The logits, differentiable with respect to the inputs."""
@@ -173,13 +197,29 @@ class Network:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the weights, by which fitted monitors and histograms know their network."""
-        digest = hashlib.blake2b(type(self.module).__qualname__.encode(), digest_size=16)
-        for name, tensor in self.module.state_dict().items():
-            if isinstance(tensor, Tensor):
-                digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        """A hash of weights, buffers, architecture and pooling, by which fitted monitors and histograms know
+        their network; the same on every device, compiled or not, whatever layers are watched."""
+        model = self._model_identity()
+        if model is None and self.identity is None:
+            raise InputError(
+                f"expected a network with weights, by which files and counts know it, got {self!r} without "
+                'any; say which model it is with identity="forest-2026-11", and change that when it changes'
+            )
+        return digest(model, self.identity, self._settings())
+
+    def _model_identity(self) -> str | None:
+        """What tells the model itself from others; None where nothing does."""
+        return module_identity(self.module)
+
+    def _settings(self) -> dict[str, Any]:
+        """What else logits and features depend on."""
+        return {"pool": named_pool(self.pool)}
+
+    def _with_layers(self, layers: tuple[str, ...]) -> "Network":
+        wider = copy(self)
+        wider.layers = layers
+        wider._check_layers()
+        return wider
 
     def __repr__(self) -> str:
         return f"Network({type(self.module).__name__}, layers={self.layers})"
@@ -191,7 +231,7 @@ class Network:
         inputs = placed(inputs, weight.device, weight.dtype)
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
         row = partial(self._row, mask)
-        with evaluating(parts), heard(self.module, layers, parts, row) as features:
+        with evaluating(parts), heard(self._plain_module, layers, parts, row) as features:
             logits = _logits(self._run(inputs), length(inputs))
         self._check_heard(features, layers)
         return logits, {name: features[name] for name in layers}
@@ -204,28 +244,50 @@ class Network:
             )
         try:
             return self.module(inputs) if isinstance(inputs, Tensor) else self.module(**inputs)
-        except RuntimeError as error:
+        except (AssayError, torch.OutOfMemoryError):
+            raise
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
             if isinstance(inputs, Tensor) and not inputs.is_floating_point():
                 raise InputError(
                     f"expected floating-point inputs as in training (images usually in [0, 1]), "
                     f"got {shapes(inputs)}; convert, for example inputs.float() / 255"
                 ) from error
-            error.add_note(f"assay: in the forward pass of {type(self.module).__name__} on {shapes(inputs)}")
-            raise
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"expected inputs that {type(self.module).__name__} takes, got {shapes(inputs)}, on which "
+                f"its forward pass fails ({reason}); pass inputs of the shape it was trained on"
+            ) from error
 
     def _row(self, mask: Tensor | None, name: str, output: Tensor) -> Tensor:
         """One row of features per input from what a layer put out."""
-        layer = None if name == PENULTIMATE else self.module.get_submodule(name)
-        pool = self.pool.get(name) if isinstance(self.pool, Mapping) else self.pool
-        return pooled(output, layer, pool, mask).float()
+        layer = None if name == PENULTIMATE else self._plain_module.get_submodule(name)
+        return pooled(output, layer, self._pool_of(name), mask).float()
+
+    def _pool_of(self, name: str) -> Pool | None:
+        return self.pool.get(name) if isinstance(self.pool, Mapping) else self.pool
+
+    @property
+    def _plain_module(self) -> nn.Module:
+        """The module under the names its author gave: `torch.compile` puts one of its own before them."""
+        plain: nn.Module = getattr(self.module, COMPILED, self.module)
+        return plain
+
+    def _check_layers(self) -> None:
+        known = [name for name, _ in self._plain_module.named_modules() if name]
+        if unknown := [name for name in self.layers if name != PENULTIMATE and name not in known]:
+            raise InputError(
+                f"expected layers of {type(self.module).__name__}, got {unknown}; "
+                f"choose from {[PENULTIMATE, *known]}"
+            )
 
     def _check_heard(self, features: Mapping[str, Tensor], layers: Sequence[str]) -> None:
         for name in layers:
             if name not in features:
+                known = [part for part, _ in self._plain_module.named_modules() if part]
                 what = "a Linear layer" if name == PENULTIMATE else f"layer {name!r}"
                 raise InputError(
                     f"expected {what} to run in the forward pass of {type(self.module).__name__}, but none "
-                    f"did; choose layers from {[part for part, _ in self.module.named_modules() if part]}"
+                    f"did; choose layers from {known}"
                 )
 
 

@@ -9,12 +9,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from assay.errors import InputError, MissingExtraError
+from assay.errors import InputError
+from assay.network.feature_pooling import Pool, pooled
 from assay.network.graph import NetworkGraph
 from assay.network.inputs import length
 from assay.network.network import Network
 from assay.network.onnx_graph import OnnxGraph
-from assay.network.pooling import Pool, pooled
 from assay.network.taps import PENULTIMATE
 from assay.trace import Inputs
 
@@ -76,10 +76,16 @@ class OnnxNetwork(Network):
             self.file.whole(), list(self.module.takes), self.logits, tensors, shown, self._read
         )
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the graph and its weights, by which fitted monitors know their network."""
+    def _model_identity(self) -> str:
         return self.file.fingerprint
+
+    def _settings(self) -> dict[str, Any]:
+        return super()._settings() | {"logits": self.logits}
+
+    def _with_layers(self, layers: tuple[str, ...]) -> Network:
+        return OnnxNetwork(
+            self.file.path, layers, logits=self.logits, pool=self.pool, batch_size=self.batch_size
+        )
 
     def __repr__(self) -> str:
         return f"Network.from_onnx({str(self.file.path)!r}, layers={self.layers})"
@@ -99,8 +105,7 @@ class OnnxNetwork(Network):
     def _read(self, name: str, output: Tensor, inputs: Inputs) -> Tensor:
         """One row of features per input from what a layer put out."""
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-        pool = self.pool.get(name) if isinstance(self.pool, Mapping) else self.pool
-        return pooled(output, None, pool, mask).float()
+        return pooled(output, None, self._pool_of(name), mask).float()
 
 
 class OnnxSession(nn.Module):
@@ -179,11 +184,9 @@ def _piece(feeds: Feeds, start: int, size: int) -> Feeds:
 
 def _session(graph: OnnxGraph, names: Sequence[str]) -> tuple[Any, tuple[type[Exception], ...]]:
     """An open session, and the errors that it may raise: they have no parent in common but Exception."""
-    try:
-        import onnxruntime
-        from onnxruntime.capi import onnxruntime_pybind11_state as state
-    except ImportError as error:
-        raise MissingExtraError("onnxruntime", "onnx") from error
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
     errors = (
         state.Fail,
         state.InvalidArgument,

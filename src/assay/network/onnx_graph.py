@@ -1,13 +1,14 @@
 """The graph in an ONNX file: its tensors by name, and how to make inner ones readable."""
 
-import hashlib
 from collections.abc import Iterable
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from assay.errors import InputError, MissingExtraError
+from assay.errors import InputError
+from assay.extras import expect_installed
+from assay.identity import digest, file_hash
 from assay.network.taps import PENULTIMATE
 
 _LINEAR = ("Gemm", "MatMul")
@@ -86,12 +87,7 @@ class OnnxGraph:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the graph and of the files that hold its weights."""
-        digest = hashlib.blake2b(self.model.SerializeToString(deterministic=True), digest_size=16)
-        for file in self._weight_files:
-            with file.open("rb") as stream:
-                for block in iter(lambda: stream.read(1 << 20), b""):
-                    digest.update(block)
-        return digest.hexdigest()
+        return digest(self.model.SerializeToString(deterministic=True), *map(file_hash, self._weight_files))
 
     @property
     def _weight_files(self) -> list[Path]:
@@ -135,11 +131,10 @@ class OnnxGraph:
 
 
 def _loaded(path: Path) -> Any:
-    try:
-        import onnx
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise MissingExtraError("onnx", "onnx") from error
+    expect_installed("onnx", "onnxruntime")  # whoever reads a graph runs it
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
     if not path.is_file():
         raise InputError(f"{path}: expected an ONNX file, found none; check the path")
     try:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import Any
 
 import torch
@@ -13,6 +13,10 @@ from torch.utils.hooks import RemovableHandle
 from assay.errors import InputError
 
 PENULTIMATE = "penultimate"
+
+_switching = Lock()
+_evaluating: dict[nn.Module, int] = {}
+"""Parts that belong in training mode, and how many threads need them in evaluation mode now."""
 
 
 @contextmanager
@@ -41,16 +45,16 @@ def heard(
 
         return hook
 
-    def before(_: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def before(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         if get_ident() == listener:
-            outputs[PENULTIMATE] = arguments[0]
+            outputs[PENULTIMATE] = first_tensor((*arguments, *named.values()), "the caller of a Linear")
 
     with ExitStack() as stack:
         for name in layers:
             if name == PENULTIMATE:
                 for part in parts:
                     if isinstance(part, nn.Linear):
-                        _keep(stack, part.register_forward_pre_hook(before))
+                        _keep(stack, part.register_forward_pre_hook(before, with_kwargs=True))
             else:
                 _keep(stack, module.get_submodule(name).register_forward_hook(after(name)))
         yield outputs
@@ -73,15 +77,25 @@ def modules_of(module: nn.Module) -> list[nn.Module]:
 
 @contextmanager
 def evaluating(parts: Sequence[nn.Module]) -> Iterator[None]:
-    """Every part of a module in evaluation mode; each one's own mode is restored afterwards."""
-    training = [part for part in parts if part.training]
-    for part in training:
-        part.training = False
+    """Every part of a module in evaluation mode; each one's own mode is restored afterwards.
+
+    Any number of threads may be inside at once: a part that was in training mode goes back to it when the
+    last of them leaves, so that none ever runs with the dropout of another's end.
+    """
+    with _switching:
+        switched = [part for part in parts if part.training or part in _evaluating]
+        for part in switched:
+            part.training = False
+            _evaluating[part] = _evaluating.get(part, 0) + 1
     try:
         yield
     finally:
-        for part in training:
-            part.training = True
+        with _switching:
+            for part in switched:
+                _evaluating[part] -= 1
+                if not _evaluating[part]:
+                    del _evaluating[part]
+                    part.training = True
 
 
 @contextmanager
@@ -91,10 +105,13 @@ def thinned(module: nn.Module, seed: int) -> Iterator[None]:
     One mask per forward pass makes the pass one thinned network: an input's result does not depend on
     the batch it came in, and the global random state is not touched. Each run of a layer draws from a
     generator of its own, so that a longer padding in one batch changes no mask of the tokens before it.
+    Passes of other threads are left whole.
     """
-    runs = count()
+    runs, thinner = count(), get_ident()
 
     def drop(layer: Any, _: Any, output: Tensor) -> Tensor:
+        if get_ident() != thinner:
+            return output
         rate = float(layer.p)
         generator = torch.Generator().manual_seed(seed * 1_000_003 + next(runs))
         keep = torch.rand(output.shape[1:], generator=generator) >= rate

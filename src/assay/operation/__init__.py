@@ -1,7 +1,7 @@
 """A guard at work: what it has seen is counted, watched and kept."""
 
+from assay.operation.counted import WatchRecord
 from assay.operation.drift import DriftState, DriftWatch
-from assay.operation.record import WatchRecord
 from assay.operation.watch import Answer, Watch, WatchState
 
 __all__ = ["Answer", "DriftState", "DriftWatch", "Watch", "WatchRecord", "WatchState"]

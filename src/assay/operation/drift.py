@@ -26,7 +26,9 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from assay.errors import InputError, NotFittedError
+from assay.identity import digest
 from assay.storage import storable
+from assay.table import tabled
 from assay.volatility.certainty import Doubles
 from assay.volatility.evidence import ROUND, SHARES, Staked
 from assay.volatility.watch import REMEMBERED, VolatilityWatch
@@ -60,6 +62,7 @@ class DriftState:
             f"change: {self.evidence:.3g}. {verdict}"
         )
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         return pd.DataFrame([{name: getattr(self, name) for name in self.__dataclass_fields__}])
 
@@ -98,14 +101,9 @@ class DriftWatch:
                 f"expected alarms of at least {FEWEST_BLOCKS} clean blocks of {self.block} rows, got "
                 f"{len(shares)}; pass more clean rows or a smaller block"
             )
-        self.reference_rate_ = float(shares.mean())
-        doubt = self.false_alarm_rate / 8
-        self.limits_ = np.array(
-            [
-                upper_limit(self.reference_rate_, len(shares), doubt),
-                upper_limit(1 - self.reference_rate_, len(shares), doubt),
-            ]
-        )
+        rate, doubt = float(shares.mean()), self.false_alarm_rate / 8
+        limits = [upper_limit(side, len(shares), doubt) for side in (rate, 1 - rate)]
+        self.reference_rate_, self.limits_ = rate, np.array(limits)
         return self.reset()
 
     def reset(self) -> Self:
@@ -151,6 +149,7 @@ class DriftWatch:
             alarm=self.sounded_,
         )
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per round of blocks: the row it ends with, its alarm rate, log evidence; the last 1,000."""
         columns = ["row", "alarm_rate", "log_evidence"]
@@ -165,9 +164,14 @@ class DriftWatch:
         )
 
     def plot(self) -> "Figure":
-        from assay.operation.drawing import drift_figure
+        from assay.operation.figures import drift_figure
 
         return drift_figure(self.to_frame(), self.reference_rate_, self.false_alarm_rate)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of settings and clean reference; what the stream did does not change it."""
+        return digest(self.false_alarm_rate, self.block, self.reference_rate_, self.limits_)
 
     def state(self) -> dict[str, Any]:
         return {

@@ -12,17 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.accuracy.counts import PredictionCounts
+from assay.accuracy.estimator import AccuracyEstimator
+from assay.accuracy.result import AccuracyEstimates
 from assay.errors import InputError
 from assay.guard import Guard, OnnxGuard, Verdict
+from assay.operation.counted import WatchRecord
 from assay.operation.drift import DriftState, DriftWatch
-from assay.operation.record import WatchRecord
 from assay.reshaping.bins import Bins
 from assay.reshaping.histogram import Histogram
 from assay.storage import load, save
 from assay.trace import Trace
-from assay.volatility.estimates.counts import PredictionCounts
-from assay.volatility.estimates.estimator import AccuracyEstimator
-from assay.volatility.estimates.result import AccuracyEstimates
 from assay.volatility.watch import VolatilityState, VolatilityWatch
 
 HELD = 256
@@ -149,10 +149,11 @@ class Watch:
 
     def record(self) -> WatchRecord:
         """All of it as one object; a copy, which later calls do not change."""
+        guard = self.guard.fingerprint  # before the lock: it looks at every weight
         with self._lock:
             self._count()
             return WatchRecord(
-                self.guard.fingerprint,
+                guard,
                 self._predictions,
                 self._cancelled,
                 self._uncounted,
@@ -176,17 +177,19 @@ class Watch:
         found: WatchRecord = load(path, kind="operation.WatchRecord")
         self._check_same(found, path)
         with self._lock:
+            # All that may fail comes first: what is taken up is taken up whole.
+            histogram = _added(self._histogram, found.histogram) if self.bins is not None else None
+            counts = _added(self._counts, found.counts) if self.estimator is not None else None
+            volatility = self.volatility and (found.volatility or self.volatility)
+            drift = self.drift and (found.drift or self.drift)
+            volatility_state = None if volatility is None else volatility.update(_no_rows(volatility))
+            drift_state = None if drift is None else drift.update(np.zeros(0, bool), volatility)
             self._predictions += found.predictions
             self._cancelled += found.cancelled
             self._uncounted += found.uncounted
-            self._histogram = _added(self._histogram, found.histogram) if self.bins is not None else None
-            self._counts = _added(self._counts, found.counts) if self.estimator is not None else None
-            if self.volatility is not None and found.volatility is not None:
-                self.volatility = found.volatility
-                self._volatility_state = self.volatility.update(_no_rows(self.volatility))
-            if self.drift is not None and found.drift is not None:
-                self.drift = found.drift
-                self._drift_state = self.drift.update(np.zeros(0, bool), self.volatility)
+            self._histogram, self._counts = histogram, counts
+            self.volatility, self._volatility_state = volatility, volatility_state
+            self.drift, self._drift_state = drift, drift_state
         return True
 
     def _count(self) -> None:
@@ -231,8 +234,10 @@ class Watch:
         if self.bins is not None and found.histogram is not None and found.histogram.bins != self.bins:
             different.append("bins")
         pairs = ((self.volatility, found.volatility), (self.drift, found.drift))
-        if any(one is not None and other is not None and not _alike(one, other) for one, other in pairs):
+        if any(one and other and one.fingerprint != other.fingerprint for one, other in pairs):
             different.append("clean reference")
+        if self.estimator is not None and found.counts is not None:
+            different += [] if found.counts.estimator == self.estimator.fingerprint else ["estimator"]
         if different:
             raise InputError(
                 f"expected {path} to hold what this guard counted, got another {' and '.join(different)}; "
@@ -258,8 +263,10 @@ def _check_bins(guard: Guard | OnnxGuard, bins: Bins) -> None:
             f"expected a guard that gives the features of {missing}, got {list(known) or 'none'}; watch them "
             "with Network(module, layers=...), or export the guard with features=True"
         )
+    if bins.network is None:
+        return
     network = guard.network.fingerprint if isinstance(guard, Guard) else guard.metadata["network"]
-    if bins.network not in (None, network):
+    if bins.network != network:
         raise InputError(
             f"expected bins made for the guard's network {network}, got bins for {bins.network}; "
             "make them anew for these weights"
@@ -281,17 +288,3 @@ def _added(one: Any, other: Any) -> Any:
 
 def _no_rows(volatility: VolatilityWatch) -> Any:
     return np.zeros((0, max(volatility.classes_, 2)))
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Whether two watches have the same settings and the same clean reference."""
-    if isinstance(one, DriftWatch):
-        ours, theirs = one.state(), other.state()
-        names = ("false_alarm_rate", "block", "reference_rate")
-        return all(ours[name] == theirs[name] for name in names)
-    same = (one.window, one.false_alarm_rate, one.block) == (
-        other.window,
-        other.false_alarm_rate,
-        other.block,
-    )
-    return same and np.array_equal(one.reference.margins, other.reference.margins)

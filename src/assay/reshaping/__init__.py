@@ -1,17 +1,25 @@
-"""Reshaping: what is the accuracy out there, from histograms of neuron values alone.
+"""Reshaping: the accuracy in operation, from histograms of neuron values alone.
 
 Cheng, Ruess and Theodorou, "Safety performance of neural networks in the presence of covariate shift". A
 device counts, per watched neuron, how often its value fell into each bin, and sends only the counts. At home,
 the largest part of the labelled test set with the same histograms is kept, and what is measured on that part
-stands for what is happening out there.
+stands for what happens in operation.
 
-| file | holds |
+| file | contents |
 | --- | --- |
-| bounds, operations, linear | how far a neuron's value can go (Lemma 1) |
 | bins, histogram, privacy | what a device counts (Definition 1, Eq. 3) |
-| similarity | when two histograms are alike (Definitions 2 and 3) |
-| cells, subset, mismatch | which test points are kept (Definition 4), and why where none can be |
-| patterns, program, interior, search, swaps, certificate | the solver; none of it knows torch |
-| worker, process | the solver's own process, and the one that may end it |
-| indicator, bootstrap, weighting, estimate, trials | what follows for accuracy, and how sure that is |
+| bounds/ | how far a neuron's value can go (Lemma 1) |
+| similarity | when two histograms are similar (Definitions 2 and 3) |
+| subset, occupied_bins, mismatch | which test points are kept (Definition 4), and why none can be |
+| solver/ | the solver; it needs no torch |
+| indicator, estimate, indicator_bootstrap, weighting | what follows for accuracy, and how certain it is |
+| trials | whether reshaping brings classes closer, over many trials |
+| figures | Figs. 3, 4a and 4b |
+
+The public names stand in `__init__.pyi` and load on first use, because the solver's own process imports this
+package and must start without torch.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Bins: into which interval of values each watched neuron is counted (Definition 1)."""
+"""Bins: the intervals in which the values of each watched neuron are counted (Definition 1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from assay.storage import storable
 from assay.trace import Trace
 
 PerNeuron = float | tuple[float, ...]
-Chosen = tuple[int, ...] | None
+NeuronIndices = tuple[int, ...] | None
 
 # Eq. 5 leaves one whole bin above the bound, so that rounding of this relative size never needs another one.
 ROUNDING = 1e-5
@@ -42,13 +42,13 @@ class Bins:
     origin: PerNeuron = 0.0
     width: PerNeuron = 1.0
     last: int | tuple[int, ...] = 34
-    neurons: Chosen | tuple[Chosen, ...] = None
+    neurons: NeuronIndices | tuple[NeuronIndices, ...] = None
     overflow: bool = False
     network: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("origin", "width", "last", "layer", "neurons"):
-            object.__setattr__(self, name, _plain(getattr(self, name)))
+            object.__setattr__(self, name, _as_tuples(getattr(self, name)))
         widths, lasts = np.atleast_1d(self.width), np.atleast_1d(self.last)
         if not (np.isfinite(widths).all() and (widths > 0).all()):
             raise InputError(
@@ -64,8 +64,7 @@ class Bins:
             and len(self.neurons) != len(self.layer)
         ):
             raise InputError(
-                f"expected neurons for each of the {len(self.layer)} layers, got {len(self.neurons)} "
-                "entries; "
+                f"expected neurons for each of the {len(self.layer)} layers, got {len(self.neurons)}; "
                 "pass one tuple of indices, or None, per layer"
             )
 
@@ -86,15 +85,15 @@ class Bins:
         """Bins that no input in [low, high] can leave (Lemma 1, Eqs. 4 and 5).
 
         `low` and `high` bound every input value: numbers, or tensors of one input's shape. `per_neuron` gives
-        each neuron an origin and a last bin of its own. `shape` of one input is needed where the module does
-        not tell (see `bounds`). The bounds hold for the network in single precision, rounding included.
+        each neuron its own origin and last bin. `shape` of one input and `sharper` are those of
+        `neuron_bounds`. The bounds hold for the network in single precision, rounding included.
         """
-        _checked_width(width)
-        first = cls(layer=_plain(layer), width=width, neurons=neurons, network=network.fingerprint)
-        bounds = neuron_bounds(network, first.layers, low, high, shape=shape, sharper=sharper)
-        lows = first._chosen([bounds[name][0] for name in first.layers])
-        highs = first._chosen([bounds[name][1] for name in first.layers])
-        return first._over(lows, highs, per_neuron)
+        _check_width(width)
+        unplaced = cls(layer=_as_tuples(layer), width=width, neurons=neurons, network=network.fingerprint)
+        bounds = neuron_bounds(network, unplaced.layers, low, high, shape=shape, sharper=sharper)
+        lows = unplaced._watched_columns([bounds[name][0] for name in unplaced.layers])
+        highs = unplaced._watched_columns([bounds[name][1] for name in unplaced.layers])
+        return unplaced._spanning(lows, highs, per_neuron)
 
     @classmethod
     def from_data(
@@ -108,27 +107,27 @@ class Bins:
         per_neuron: bool = False,
         network: Network | None = None,
     ) -> "Bins":
-        """Bins around the values seen, widened on both sides by `margin` of their range; the rest overflows.
+        """Bins around the values seen, widened on both sides by `margin` of their range.
 
-        The remedy where a network has an operation whose bounds are not known. Nothing is proven: what lies
-        outside is counted in two overflow bins.
+        Use them where a network has an operation whose bounds are not known. Nothing is proven: values
+        outside are counted in two overflow bins.
         """
-        _checked_width(width)
+        _check_width(width)
         if not len(trace):
             raise InputError("expected a Trace with at least one row to take the range from, got none")
         if margin < 0:
             raise InputError(f"expected a margin of 0 or more (a share of the range seen), got {margin}")
-        first = cls(
-            layer=_plain(layer),
+        unplaced = cls(
+            layer=_as_tuples(layer),
             width=width,
             neurons=neurons,
             overflow=True,
             network=None if network is None else network.fingerprint,
         )
-        values = first.values(trace)
+        values = unplaced.values(trace)
         lows, highs = values.amin(dim=0), values.amax(dim=0)
-        room = margin * (highs - lows if per_neuron else highs.max() - lows.min())
-        return first._over(lows - room, highs + room, per_neuron)
+        margins = margin * (highs - lows if per_neuron else highs.max() - lows.min())
+        return unplaced._spanning(lows - margins, highs + margins, per_neuron)
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -136,12 +135,12 @@ class Bins:
 
     @property
     def longest(self) -> int:
-        """The number of the last bin, of the neuron that has most."""
+        """The highest bin number of any neuron."""
         return int(np.max(self.last))
 
     def values(self, trace: Trace) -> Tensor:
         """(rows, neurons): the watched values of a Trace, in double precision."""
-        return self._chosen([trace.layer(name) for name in self.layers])
+        return self._watched_columns([trace.layer(name) for name in self.layers])
 
     def cells(self, trace: Trace) -> Tensor:
         """(rows, neurons): the bin of every watched value; -1 is below all bins, `longest + 1` above.
@@ -149,7 +148,7 @@ class Bins:
         Without `overflow` a value outside its bins is an error, and so is NaN always.
         """
         values = self.values(trace)
-        origin, width, last = self._edges(values.shape[1])
+        origin, width, last = self._origin_width_last(values.shape[1])
         cells = torch.ceil((values - origin) / width) - 1
         # The division rounds; the edges c + j Delta decide.
         cells += (values > origin + (cells + 1) * width).double() - (
@@ -163,13 +162,13 @@ class Bins:
         return cells.long()
 
     def edges(self, neuron: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """c, c + Delta, ... of one neuron (counted among the watched ones)."""
+        """c, c + Delta, ... of one neuron, numbered among the watched ones."""
         origin, width, last = (np.atleast_1d(value) for value in (self.origin, self.width, self.last))
         pick = [neuron if len(value) > 1 else 0 for value in (origin, width, last)]
         return np.asarray(origin[pick[0]] + width[pick[1]] * np.arange(last[pick[2]] + 2), np.float64)
 
     def names(self, count: int) -> list[str]:
-        """Layer and index of each watched neuron, for tables and pictures."""
+        """Layer and index of each watched neuron, for tables and figures."""
         if len(self.layers) == 1:
             indices = range(count) if self.neurons is None else self.neurons
             return [f"{self.layers[0]}[{index}]" for index in indices]
@@ -178,8 +177,8 @@ class Bins:
             return [f"{name}[{i}]" for name, part in zip(self.layers, parts, strict=True) for i in part]
         return [f"neuron {index}" for index in range(count)]
 
-    def _over(self, lows: Tensor, highs: Tensor, per_neuron: bool) -> "Bins":
-        """Eqs. 4 and 5 over all neurons, or for each by itself."""
+    def _spanning(self, lows: Tensor, highs: Tensor, per_neuron: bool) -> "Bins":
+        """These bins over [lows, highs] (Eqs. 4 and 5): one range for all neurons, or one for each."""
         if not (torch.isfinite(lows).all() and torch.isfinite(highs).all()):
             raise InputError(
                 "expected finite bounds, got infinity or NaN; bound the inputs by finite low and high"
@@ -193,7 +192,7 @@ class Bins:
             return replace(self, origin=tuple(lows.tolist()), last=tuple(last.tolist()))
         return replace(self, origin=float(lows), last=int(last))
 
-    def _chosen(self, parts: list[Tensor]) -> Tensor:
+    def _watched_columns(self, parts: list[Tensor]) -> Tensor:
         """The watched columns of each layer's (rows, d) or (d,), side by side."""
         picks: Any = (self.neurons,) if isinstance(self.layer, str) else self.neurons or (None,) * len(parts)
         chosen = []
@@ -206,7 +205,7 @@ class Bins:
             chosen.append((part if pick is None else part[..., list(pick)]).double())
         return torch.cat(chosen, dim=-1)
 
-    def _edges(self, neurons: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _origin_width_last(self, neurons: int) -> tuple[Tensor, Tensor, Tensor]:
         found = [
             torch.as_tensor(value, dtype=torch.float64) for value in (self.origin, self.width, self.last)
         ]
@@ -228,23 +227,21 @@ class Bins:
             row, neuron = (int(index) for index in outside.nonzero()[0])
             edges = self.edges(neuron)
             raise InputError(
-                f"expected values within [{edges[0]:g}, {edges[-1]:g}], got "
-                f"{float(values[row, neuron]):g} at "
-                f"row {row}, neuron {neuron} ({int(outside.sum())} values in all); nothing was "
-                "counted: widen "
-                "the bins, or pass overflow=True to count what falls outside"
+                f"expected values within [{edges[0]:g}, {edges[-1]:g}], got {float(values[row, neuron]):g} "
+                f"at row {row}, neuron {neuron} ({int(outside.sum())} values in all); nothing was counted: "
+                "widen the bins, or pass overflow=True to count values outside"
             )
 
 
-def _checked_width(width: float) -> None:
+def _check_width(width: float) -> None:
     if not (np.isfinite(width) and width > 0):
         raise InputError(f"expected bins of a positive width, got {width}; pass for example width=1.0")
 
 
-def _plain(value: Any) -> Any:
+def _as_tuples(value: Any) -> Any:
     """Sequences and arrays as tuples of plain numbers, so that bins can be compared and saved."""
     if isinstance(value, Tensor | np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, list | tuple | range):
-        return tuple(_plain(item) for item in value)
+        return tuple(_as_tuples(item) for item in value)
     return value

@@ -1,8 +1,6 @@
 """Histogram: how often each watched neuron's value fell into each bin. Counts, and nothing else."""
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,16 +12,18 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.identity import digest
+from assay.reshaping.array_types import Integers
 from assay.reshaping.bins import Bins
-from assay.reshaping.patterns import Integers
 from assay.reshaping.privacy import Privacy, private_counts
 from assay.storage import storable
+from assay.table import tabled
 from assay.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LARGEST = 2**27  # cells that `counts` and `private` are willing to spell out: a gigabyte
+LARGEST = 2**27  # cells of a dense table: a gigabyte
 
 
 @storable("Histogram")
@@ -31,11 +31,11 @@ LARGEST = 2**27  # cells that `counts` and `private` are willing to spell out: a
 class Histogram:
     """The multisets of Eq. 3 for all watched neurons, as counts.
 
-    Merged with `+` in any order (`sum` works too). Holds only the columns between the lowest and the highest
-    bin that occurred, because sound bounds leave most bins empty: `window[i, k]` counts neuron i in bin
-    `first + k`, where -1 and `bins.longest + 1` stand for below and above all bins. Bins carry the
-    fingerprint of their network (see `Bins.from_bounds`), so histograms of another network or other bins
-    refuse to merge.
+    Merge histograms with `+` or `sum`, in any order. Only the columns between the lowest and the highest bin
+    that occurred are stored, because sound bounds leave most bins empty: `window[i, k]` counts neuron i in
+    bin `first + k`, where -1 and `bins.longest + 1` stand for below and above all bins. Bins carry the
+    fingerprint of their network (see `Bins.from_bounds`), so histograms of different networks or bins refuse
+    to merge.
     """
 
     title = "Neuron histogram"
@@ -58,7 +58,7 @@ class Histogram:
 
     @classmethod
     def of_cells(cls, cells: Tensor, bins: Bins) -> "Histogram":
-        """Count rows whose bins are known already, as `Bins.cells` gives them."""
+        """Count rows whose bins are already known, as returned by `Bins.cells`."""
         neurons = cells.shape[1]
         if not len(cells):
             return cls(bins, np.zeros((neurons, 1), np.int64), 0, 0)
@@ -70,35 +70,33 @@ class Histogram:
 
     @property
     def counts(self) -> Integers:
-        """(neurons, N + 1): counts per bin; what fell outside is in `outside`."""
+        """(neurons, N + 1): counts per bin; values outside all bins are in `outside`."""
         neurons, columns = len(self.window), self.bins.longest + 1
         if neurons * columns > LARGEST:
             raise InputError(
-                f"expected at most {LARGEST} cells to spell out, got {neurons} neurons x {columns} bins; "
-                "read `window` and `first`, use wider bins, or sharper bounds"
+                f"expected at most {LARGEST} cells in a dense table, got {neurons} neurons x {columns} bins; "
+                "read `window` and `first` instead, or use wider bins or sharper bounds"
             )
         return self.between(0, self.bins.longest)
 
     @property
     def outside(self) -> Integers:
-        """(neurons, 2): how many values lay below and above all bins; zero without overflow bins."""
+        """(neurons, 2): how many values fell below and above all bins; zero without overflow bins."""
         beyond = self.bins.longest + 1
         return np.concatenate([self.between(-1, -1), self.between(beyond, beyond)], axis=1)
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the bins and the network they belong to."""
-        return hashlib.blake2b(json.dumps(dataclasses.asdict(self.bins)).encode(), digest_size=16).hexdigest()
+        return digest(dataclasses.asdict(self.bins))
 
     def __add__(self, other: "Histogram") -> "Histogram":
         if not isinstance(other, Histogram):
             return NotImplemented
-        self.check_same_bins(other)
-        first = min(self.first, other.first)
-        last = max(self.first + self.window.shape[1], other.first + other.window.shape[1]) - 1
+        first, ours, theirs = self.aligned(other)
         return Histogram(
             self.bins,
-            self.between(first, last) + other.between(first, last),
+            ours + theirs,
             first,
             self.total + other.total,
             self.privacy and other.privacy and self.privacy.merged(other.privacy),
@@ -107,8 +105,15 @@ class Histogram:
     def __radd__(self, other: Any) -> "Histogram":
         return self if other == 0 else NotImplemented
 
+    def aligned(self, other: "Histogram") -> tuple[int, Integers, Integers]:
+        """The lowest bin that either has, and the counts of both from there to the highest."""
+        self.check_same_bins(other)
+        first = min(self.first, other.first)
+        last = max(self.first + self.window.shape[1], other.first + other.window.shape[1]) - 1
+        return first, self.between(first, last), other.between(first, last)
+
     def check_same_bins(self, other: "Histogram") -> None:
-        """A clear error where the other histogram counts something else."""
+        """Raise an error if the other histogram counts something else."""
         if self.bins.network != other.bins.network:
             raise InputError(
                 f"expected histograms of the same network, got fingerprints {self.bins.network} and "
@@ -135,15 +140,14 @@ class Histogram:
     ) -> "Histogram":
         """With noise that makes it (epsilon, delta)-differentially private for adding or removing one input.
 
-        Noise goes into every cell, empty ones too, so bins should be few. Leave `seed` None on a device: who
-        knows the seed can take the noise off again. See `privacy`.
+        Noise is added to every cell, empty ones too, so use few bins. Leave `seed` None on a device: anyone
+        who knows the seed can remove the noise. Details: `assay.reshaping.privacy`.
         """
         width = self.bins.longest + 3
         if len(self.window) * width > LARGEST:
             raise InputError(
-                f"expected at most {LARGEST} cells to add noise to, got {len(self.window)} neurons x "
-                f"{width}; "
-                "use wider bins or fewer neurons"
+                f"expected at most {LARGEST} cells to add noise to, got {len(self.window)} neurons x {width} "
+                "bins; use wider bins or fewer neurons"
             )
         first = -1 if self.bins.overflow else 0
         cells = self.between(first, self.bins.longest + (1 if self.bins.overflow else 0))
@@ -156,13 +160,14 @@ class Histogram:
         occupied = int((self.window > 0).sum())
         text = f"{self.total:,} inputs were counted for {len(self.window)} neurons, in {occupied} bins. "
         if outside := int(self.outside.sum()):
-            text += f"{outside:,} values fell outside all bins and are in the overflow bins. "
+            text += f"{outside:,} values fell outside all bins and were counted in the overflow bins. "
         if self.privacy:
             text += f"The counts are {self.privacy.describe()}. "
         return text.strip()
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
-        """A row per neuron and occupied bin: neuron, bin, low, high, count, portion."""
+        """A row per neuron and occupied bin: neuron, bin, lower, upper, count, portion."""
         neurons, columns = np.nonzero(self.window)
         names = self.bins.names(len(self.window))
         edges = [self.bins.edges(neuron) for neuron in range(len(self.window))]
@@ -172,19 +177,19 @@ class Histogram:
             ends = np.concatenate([[-np.inf], edges[neuron], [np.inf]])
             position = len(ends) - 2 if cell > self.bins.longest else int(cell) + 1
             rows.append((names[neuron], int(cell), ends[position], ends[position + 1]))
-        frame = pd.DataFrame(rows, columns=["neuron", "bin", "low", "high"])
+        frame = pd.DataFrame(rows, columns=["neuron", "bin", "lower", "upper"])
         frame["count"] = self.window[neurons, columns]
         frame["portion"] = frame["count"] / max(self.total, 1)
         return frame
 
     def plot(self) -> "Figure":
-        """Portions per bin of the first neurons."""
-        from assay.reshaping.pictures import histogram_figure
+        """Portions per bin of the first six neurons."""
+        from assay.reshaping.figures import histogram_figure
 
         return histogram_figure({"counted": self})
 
     def between(self, first: int, last: int) -> Integers:
-        """The columns of bins first to last, zero where none was stored."""
+        """The columns of bins first to last; zero where nothing was counted."""
         columns = np.zeros((len(self.window), last - first + 1), np.int64)
         start = max(first, self.first)
         stop = min(last + 1, self.first + self.window.shape[1])

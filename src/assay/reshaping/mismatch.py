@@ -1,23 +1,20 @@
-"""Where no subset of the test set is similar: which neurons and bins are at fault, and what would do."""
+"""Why no subset of the test set is similar: which bins are in the way, and which epsilon would do."""
 
 import numpy as np
 import pandas as pd
 
 from assay.errors import UndecidedError
-from assay.reshaping import certificate
-from assay.reshaping.cells import Cells
+from assay.reshaping.array_types import Floats
 from assay.reshaping.histogram import Histogram
-from assay.reshaping.patterns import Floats
-from assay.reshaping.process import solved
-from assay.reshaping.program import Problem
+from assay.reshaping.occupied_bins import OccupiedBins
+from assay.reshaping.solver import SubsetProblem, certificate, solved
 
 
 class CannotMatchError(UndecidedError):
     """No subset of the test set has the operational histograms within epsilon.
 
-    `cells` is a table of the neurons and bins that together make it impossible; `smallest_epsilon` one for
-    which a subset was found (None where none was found in time); below `least_epsilon` there provably is
-    none.
+    `cells` is a table of the neurons and bins that together make it impossible; `smallest_epsilon` is one for
+    which a subset was found (None if none was found in time); below `least_epsilon` there is provably none.
     """
 
     def __init__(
@@ -30,16 +27,16 @@ class CannotMatchError(UndecidedError):
 
 
 def mismatch(
-    table: Cells, operational: Histogram, problem: Problem, time_limit: float, seed: int
+    bins: OccupiedBins, operational: Histogram, problem: SubsetProblem, time_limit: float, seed: int
 ) -> CannotMatchError:
-    """The diagnosis, from a linear program of its own: the least epsilon, and which cells it hangs on."""
+    """The diagnosis, from a linear program of its own: the least epsilon, and the cells that determine it."""
     found = solved(problem, "diagnose", time_limit, seed=seed) if problem.patterns.points else {}
     multipliers = (
         found["smallest"]["multipliers"] if "smallest" in found else np.zeros(problem.patterns.cells)
     )
     least = certificate.least_epsilon(problem, multipliers) if problem.patterns.points else 0.0
     would_do = float(found["would_do"]["epsilon"]) if "would_do" in found else None
-    cells = _at_fault(table, operational, problem, multipliers)
+    cells = _cells_in_the_way(bins, operational, problem, multipliers)
     names = ", ".join(f"{row.neuron} bin {row.bin}" for row in cells.head(3).itertuples())
     remedy = (
         f"epsilon={_rounded_up(would_do)} would do (none below {least:.6g} can)"
@@ -48,20 +45,20 @@ def mismatch(
     )
     return CannotMatchError(
         f"expected a test set that can match operation within epsilon={problem.target.epsilon:g}, got "
-        "one that "
-        f"cannot: {len(cells)} bins stand in the way, first of all "
-        f"{names or 'the points that may not be removed'}; "
-        f"{remedy}",
+        f"one that cannot: {len(cells)} bins are in the way, above all "
+        f"{names or 'the points that may not be removed'}; {remedy}",
         cells,
         least,
         None if would_do is None else _rounded_up(would_do),
     )
 
 
-def _at_fault(table: Cells, operational: Histogram, problem: Problem, multipliers: Floats) -> pd.DataFrame:
+def _cells_in_the_way(
+    bins: OccupiedBins, operational: Histogram, problem: SubsetProblem, multipliers: Floats
+) -> pd.DataFrame:
     """Cells that operation fills and the test set cannot, then those whose limits bind the least epsilon."""
-    everything = np.ones(table.patterns.points, bool)
-    frame = table.frame(operational, test=everything)
+    everything = np.ones(bins.patterns.points, bool)
+    frame = bins.frame(operational, test=everything)
     needed = problem.target.portions - problem.target.epsilon
     missing = (problem.available == 0) & (needed > 0)
     share = np.abs(multipliers) / max(float(np.abs(multipliers).sum()), 1e-300)
@@ -71,12 +68,12 @@ def _at_fault(table: Cells, operational: Histogram, problem: Problem, multiplier
         np.where(multipliers < 0, "too few test points fit there", "test points cannot avoid it"),
     )
     frame["weight"] = share
-    at_fault: pd.DataFrame = frame[missing | (share > 1e-6)]
-    order = np.lexsort((-at_fault["weight"].to_numpy(), ~missing[at_fault.index.to_numpy()]))
-    return pd.DataFrame(at_fault.iloc[order]).reset_index(drop=True)
+    found: pd.DataFrame = frame[missing | (share > 1e-6)]
+    order = np.lexsort((-found["weight"].to_numpy(), ~missing[found.index.to_numpy()]))
+    return pd.DataFrame(found.iloc[order]).reset_index(drop=True)
 
 
 def _rounded_up(value: float) -> float:
-    """Three significant digits, upwards, so that it still does."""
+    """Three significant digits, rounded up so that a match is still possible."""
     digits = 2 - int(np.floor(np.log10(value)))
     return float(np.round(np.ceil(value * 10.0**digits) / 10.0**digits, max(digits, 0)))

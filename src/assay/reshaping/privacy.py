@@ -8,8 +8,8 @@ privacy by epsilon = rho + 2 sqrt(rho ln(1/delta)), which is an upper limit). Af
 consistent, which costs no privacy: each neuron's counts become non-negative whole numbers with one common
 total.
 
-numpy's generators are not cryptographic; a device that must resist an attacker who knows its random state
-needs another source.
+numpy's generators are not cryptographic: a device that must withstand an attacker who knows its random state
+needs another source of noise.
 """
 
 import math
@@ -18,16 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.errors import InputError
-from assay.reshaping.patterns import Floats, Integers
+from assay.reshaping.array_types import Floats, Integers
 from assay.storage import storable
 
 MECHANISMS = ("geometric", "gaussian")
 
 
-@storable("reshaping.privacy.Privacy")
+@storable("reshaping.Privacy")
 @dataclass(frozen=True)
 class Privacy:
-    """(epsilon, delta) for adding or removing one input, and how it was reached."""
+    """(epsilon, delta) for adding or removing one input, and the mechanism that gives it."""
 
     epsilon: float
     delta: float = 0.0
@@ -45,7 +45,7 @@ class Privacy:
             )
 
     def merged(self, other: "Privacy") -> "Privacy":
-        """Each input is in one of the two, so the weaker promise holds for all."""
+        """Each input is in one of the two histograms, so the weaker guarantee holds for all."""
         weaker = self if (self.epsilon, self.delta) >= (other.epsilon, other.delta) else other
         return Privacy(weaker.epsilon, max(self.delta, other.delta), weaker.mechanism)
 
@@ -73,7 +73,7 @@ def private_counts(counts: Integers, privacy: Privacy, seed: int | None) -> tupl
         noise = discrete_gaussian(privacy.deviation(neurons), counts.size, rng).reshape(counts.shape)
     noisy = counts + noise
     total = max(int(np.rint(noisy.sum(axis=1).mean())), 0)
-    return np.stack([_consistent(row.astype(np.float64), total) for row in noisy]), total
+    return np.stack([_nearest_with_total(row.astype(np.float64), total) for row in noisy]), total
 
 
 def discrete_gaussian(deviation: float, size: int, rng: np.random.Generator) -> Integers:
@@ -95,15 +95,15 @@ def discrete_gaussian(deviation: float, size: int, rng: np.random.Generator) -> 
     return np.concatenate(found).astype(np.int64) if found else np.empty(0, np.int64)
 
 
-def _consistent(row: Floats, total: int) -> Integers:
+def _nearest_with_total(row: Floats, total: int) -> Integers:
     """The nearest non-negative row with this total (projection on a simplex), in whole numbers."""
     ordered = np.sort(row)[::-1]
     excess = (np.cumsum(ordered) - total) / np.arange(1, len(row) + 1)
     positive = np.flatnonzero(ordered > excess)
-    level = excess[positive[-1]] if len(positive) else excess[-1]
-    nearest = np.maximum(row - level, 0.0)
+    shift = excess[positive[-1]] if len(positive) else excess[-1]
+    nearest = np.maximum(row - shift, 0.0)
     whole: Integers = np.floor(nearest).astype(np.int64)
     missing = total - int(whole.sum())
-    # Largest remainders get what is missing.
+    # The largest remainders are rounded up.
     whole[np.argsort(whole - nearest, kind="stable")[:missing]] += 1
     return whole

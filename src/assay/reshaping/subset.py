@@ -14,17 +14,17 @@ from torch import Tensor
 from assay.engine import checked_engine
 from assay.errors import AssayError, InputError
 from assay.network import Network
-from assay.reshaping import certificate
-from assay.reshaping.cells import Cells
-from assay.reshaping.estimate import Estimate, estimated
+from assay.reshaping.array_types import Integers
+from assay.reshaping.estimate import IndicatorEstimate, estimated
 from assay.reshaping.histogram import Histogram
 from assay.reshaping.indicator import Indicator, accuracy
-from assay.reshaping.mismatch import CannotMatchError, mismatch
-from assay.reshaping.patterns import Integers
-from assay.reshaping.process import solved
-from assay.reshaping.program import Problem
+from assay.reshaping.indicator_bootstrap import Resampling
+from assay.reshaping.mismatch import mismatch
+from assay.reshaping.occupied_bins import OccupiedBins
 from assay.reshaping.similarity import portion_similarity
+from assay.reshaping.solver import SubsetProblem, certificate, solved
 from assay.storage import storable
+from assay.table import tabled
 from assay.trace import Trace
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Reshaping:
 
     @property
     def similarity(self) -> float:
-        """Portion similarity of the kept points and operation, counted anew; at most `epsilon`."""
+        """Portion similarity of the kept points and operation, counted again; at most `epsilon`."""
         return self._similarity(self.cells[self.kept])
 
     @property
@@ -79,43 +79,41 @@ class Reshaping:
         self,
         indicator: Indicator = accuracy,
         *,
-        confidence: float = 0.95,
-        replicates: int = 1000,
+        level: float = 0.95,
+        resamples: int = 1000,
         seed: int = 0,
         time_limit: float = 300.0,
         engine: str = "here",
-    ) -> Estimate:
-        """The indicator out there, with all that these histograms can say about it; see `Estimate`.
+    ) -> IndicatorEstimate:
+        """The indicator in operation, with all that these histograms say about it; see `IndicatorEstimate`.
 
         `indicator` is `assay.accuracy`, `assay.recall(label)`, or any function of (labels, predictions).
-        `engine` says where resampling runs: "here", "processes" or "ray", with the same result.
+        `level` is the probability with which the interval should contain the truth, from so many bootstrap
+        `resamples`. `engine` is where resampling runs: "here", "processes" or "ray", with the same result.
         """
         checked_engine(engine)
         if self.labels is None:
             raise InputError("expected a test Trace with labels to estimate from, got one without")
-        if not 0 < confidence < 1 or replicates < 2:
+        if not 0 < level < 1 or resamples < 2:
             raise InputError(
-                f"expected a confidence between 0 and 1 and at least 2 replicates, got {confidence}, "
-                f"{replicates}"
+                f"expected a level between 0 and 1 and at least 2 resamples, got {level} and {resamples}"
             )
         return estimated(
-            self.table,
+            self.occupied_bins,
             self.operational.total,
             self.epsilon,
             self.kept.numpy(),
             self.labels,
             self.predictions,
             indicator,
-            confidence=confidence,
-            replicates=replicates,
-            seed=seed,
+            level=level,
+            resampling=Resampling(resamples, np.random.default_rng(seed), engine),
             time_limit=time_limit,
-            engine=engine,
         )
 
     @cached_property
-    def table(self) -> Cells:
-        return Cells.of(self.cells.numpy(), self.operational)
+    def occupied_bins(self) -> OccupiedBins:
+        return OccupiedBins.of(self.cells.numpy(), self.operational)
 
     def summary(self) -> str:
         """What was kept and what that means."""
@@ -127,19 +125,19 @@ class Reshaping:
         )
         return (
             f"{self.number_kept:,} of {len(self.kept):,} test points ({share:.0%}) have the neuron "
-            "histograms "
-            f"seen in operation, {proof}. Before, portions differed by up to "
-            f"{self.similarity_before:.3f}; now "
-            f"by at most {self.similarity:.3f} (allowed: {self.epsilon:g}). Measure your indicator on "
-            "the kept "
-            "points, and look at its range before relying on it."
+            f"histograms seen in operation, {proof}. Before, portions differed by up to "
+            f"{self.similarity_before:.3f}; now by at most {self.similarity:.3f} (allowed: "
+            f"{self.epsilon:g}). Measure your indicator on the kept points, and look at its range before "
+            "relying on it."
         )
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per neuron and bin: operational portion, and test portion before and after."""
         everything = np.ones(len(self.kept), bool)
-        return self.table.frame(self.operational, before=everything, after=self.kept.numpy())
+        return self.occupied_bins.frame(self.operational, before=everything, after=self.kept.numpy())
 
+    @tabled
     def class_frequencies(self) -> pd.DataFrame:
         """A row per class: its share in the test set before and after (Fig. 4a)."""
         if self.labels is None:
@@ -152,13 +150,13 @@ class Reshaping:
 
     def plot(self, neurons: int = 2) -> "Figure":
         """Histograms before, after and in operation, of the neurons that changed most (Fig. 3)."""
-        from assay.reshaping.pictures import shape_figure
+        from assay.reshaping.figures import shape_figure
 
         return shape_figure(self.to_frame(), neurons)
 
     def plot_classes(self, operational_labels: Tensor | None = None) -> "Figure":
         """Class frequencies before and after, and in operation where labels are known (Fig. 4a)."""
-        from assay.reshaping.pictures import class_figure
+        from assay.reshaping.figures import class_figure
 
         return class_figure(self.class_frequencies(), operational_labels)
 
@@ -181,16 +179,16 @@ def reshape(
 ) -> Reshaping:
     """Keep as many test points as possible such that portions differ from operation by at most epsilon.
 
-    Definition 4 and Lemma 2 of the paper. Bins come with the histogram. `candidates` (mask or indices) says
-    which points may be removed; all others stay. With `network`, its weights must be those the histogram
+    Definition 4 and Lemma 2 of the paper. Bins come with the histogram. `candidates` (mask or indices) are
+    the points that may be removed; all others stay. With `network`, its weights must be those the histogram
     was counted with. The solver runs in its own process, which is ended when `time_limit` (seconds) is over;
-    the best subset found by then is returned, with its gap. `seed` decides between subsets of equal size, and
-    gives the same one again unless the clock cut a search short.
+    the best subset found by then is returned, with its gap. `seed` decides between subsets of equal size; the
+    same seed gives the same subset unless the time limit cut a search short.
 
     Time grows with points x neurons^2: about a second for 20,000 points and 20 neurons, about a minute for a
-    million. Raises `CannotMatchError`, which says why and which epsilon would do, where no subset is similar.
+    million. Raises `CannotMatchError` if no subset is similar; it says why, and which epsilon would do.
     """
-    _check(test, operational, epsilon, network, time_limit)
+    _check_arguments(test, operational, epsilon, network, time_limit)
     start = time.monotonic()
     bins = operational.bins.cells(test)
     if bins.shape[1] != len(operational.window):
@@ -198,12 +196,12 @@ def reshape(
             f"expected {len(operational.window)} watched neurons as in the histogram, got {bins.shape[1]}; "
             "observe the test set with the network the histogram was counted with"
         )
-    removable = _mask(candidates, len(test))
+    removable = _candidate_mask(candidates, len(test))
     if portion_similarity(Histogram.of_cells(bins, operational.bins), operational) <= epsilon:
         kept, bound = torch.ones(len(test), dtype=torch.bool), len(test)
     else:
         kept, bound = _solve(
-            Cells.of(bins.numpy(), operational), operational, epsilon, removable, time_limit, seed
+            OccupiedBins.of(bins.numpy(), operational), operational, epsilon, removable, time_limit, seed
         )
     labels = test.labels
     result = Reshaping(
@@ -211,13 +209,13 @@ def reshape(
         bound,
         epsilon,
         operational,
-        _narrow(bins),
+        _in_smallest_type(bins),
         test.predictions,
         labels,
         time.monotonic() - start,
         seed,
     )
-    if not result.similarity <= epsilon:  # counted anew from the mask: never trust a solver
+    if not result.similarity <= epsilon:  # counted again from the mask: never trust a solver
         raise AssayError(
             f"the solver returned points that differ by {result.similarity}, more than {epsilon}; report this"
         )
@@ -225,33 +223,33 @@ def reshape(
 
 
 def _solve(
-    table: Cells,
+    bins: OccupiedBins,
     operational: Histogram,
     epsilon: float,
     removable: NDArray[np.bool_],
     time_limit: float,
     seed: int,
 ) -> tuple[Tensor, int]:
-    problem, member = table.problem(operational.total, epsilon, removable)
+    problem, member = bins.problem(operational.total, epsilon, removable)
     if certificate.single_neuron_bound(problem) < max(problem.fixed_points, 1):
-        raise mismatch(table, operational, problem, time_limit, seed)
+        raise mismatch(bins, operational, problem, time_limit, seed)
     found = solved(problem, "keep", time_limit, seed=seed)
     bound = proven_bound(problem, found)
     if bound < max(problem.fixed_points, 1):
-        raise mismatch(table, operational, problem, time_limit, seed)
+        raise mismatch(bins, operational, problem, time_limit, seed)
     if "kept" not in found:
         if "done" in found:
-            raise mismatch(table, operational, problem, time_limit, seed)
+            raise mismatch(bins, operational, problem, time_limit, seed)
         raise AssayError(
             f"no subset was found within {time_limit:g} s, and at most {bound:,} points can be kept; "
             "raise time_limit, or epsilon"
         )
     kept = ~removable
-    kept[removable] = _members(member, found["kept"]["counts"], seed)
+    kept[removable] = _random_members(member, found["kept"]["counts"], seed)
     return torch.from_numpy(kept), bound
 
 
-def proven_bound(problem: Problem, found: dict[str, dict[str, Any]]) -> int:
+def proven_bound(problem: SubsetProblem, found: dict[str, dict[str, Any]]) -> int:
     """The limit that the solver's multipliers prove, checked here in passes over the points."""
     bound = certificate.single_neuron_bound(problem)
     if "bound" in found:
@@ -268,8 +266,8 @@ def proven_bound(problem: Problem, found: dict[str, dict[str, Any]]) -> int:
     return int(numbers[impossible.argmin()]) if not impossible.all() else int(numbers[-1]) - 1
 
 
-def _members(member: Integers, counts: Integers, seed: int) -> NDArray[np.bool_]:
-    """Of each pattern so many points, picked at random: equal patterns may have different labels."""
+def _random_members(member: Integers, counts: Integers, seed: int) -> NDArray[np.bool_]:
+    """So many points of each pattern, picked at random: points of one pattern may have different labels."""
     order = np.random.default_rng(seed).permutation(len(member))
     by_pattern = order[np.argsort(member[order], kind="stable")]
     sizes = np.bincount(member, minlength=len(counts))
@@ -279,18 +277,21 @@ def _members(member: Integers, counts: Integers, seed: int) -> NDArray[np.bool_]
     return kept
 
 
-def _narrow(bins: Tensor) -> Tensor:
+def _in_smallest_type(bins: Tensor) -> Tensor:
     largest = int(bins.abs().max()) if len(bins) else 0
     return bins.to(torch.int16 if largest < 2**15 else torch.int32 if largest < 2**31 else torch.int64)
 
 
-def _mask(candidates: Tensor | NDArray[Any] | None, points: int) -> NDArray[np.bool_]:
+def _candidate_mask(candidates: Tensor | NDArray[Any] | None, points: int) -> NDArray[np.bool_]:
     if candidates is None:
         return np.ones(points, bool)
     chosen = np.asarray(candidates)
     if chosen.dtype != bool:
         if chosen.ndim != 1 or (chosen.size and (chosen.min() < 0 or chosen.max() >= points)):
-            raise InputError(f"expected candidates as indices below {points}, or a mask; got others")
+            raise InputError(
+                f"expected candidates as a mask or as indices from 0 to {points - 1}, got "
+                f"{chosen.tolist() if chosen.size < 10 else chosen.shape}; pass rows of the test Trace"
+            )
         mask = np.zeros(points, bool)
         mask[chosen] = True
         return mask
@@ -299,13 +300,13 @@ def _mask(candidates: Tensor | NDArray[Any] | None, points: int) -> NDArray[np.b
     return chosen.copy()
 
 
-def _check(
+def _check_arguments(
     test: Trace, operational: Histogram, epsilon: float, network: Network | None, time_limit: float
 ) -> None:
     if not isinstance(operational, Histogram):
         raise InputError(
-            f"expected the operational Histogram, got {type(operational).__name__}; count it with "
-            "Histogram.of"
+            f"expected the operational Histogram, got {type(operational).__name__}; "
+            "count one with Histogram.of"
         )
     if not (np.isfinite(epsilon) and 0 < epsilon <= 1):
         raise InputError(f"expected epsilon above 0 and at most 1, got {epsilon}; the paper uses 0.01")
@@ -320,6 +321,3 @@ def _check(
             f"expected a histogram of this network ({network.fingerprint}), got one of "
             f"{operational.bins.network}; count operation with bins made for these weights"
         )
-
-
-__all__ = ["CannotMatchError", "Reshaping", "reshape"]

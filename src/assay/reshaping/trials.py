@@ -1,4 +1,4 @@
-"""Many trials side by side: does reshaping bring the classes closer to operation? (Fig. 4b)"""
+"""Many trials: does reshaping bring the class frequencies closer to operation? (Fig. 4b)"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.reshaping.subset import Reshaping
 from assay.storage import storable
+from assay.table import tabled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @storable("ReshapingTrials")
 @dataclass(frozen=True, eq=False)
 class ReshapingTrials:
-    """A row per trial: summed class ratio differences to operation before and after, and what was kept."""
+    """A row per trial: summed class ratio differences to operation before and after, and points kept."""
 
     title = "Reshaping over many trials"
 
@@ -27,8 +28,8 @@ class ReshapingTrials:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[Reshaping, Tensor]]) -> "ReshapingTrials":
-        """From results and the labels of their operational inputs, which are known in experiments only."""
-        rows = [_row(result, labels) for result, labels in pairs]
+        """From results and the labels of their operational inputs, which only experiments know."""
+        rows = [_trial_row(result, labels) for result, labels in pairs]
         if not rows:
             raise InputError("expected at least one trial, got none")
         return cls(pd.DataFrame(rows))
@@ -37,24 +38,23 @@ class ReshapingTrials:
         closer = int((self.trials["after"] < self.trials["before"]).sum())
         means = self.trials[["before", "after"]].mean()
         return (
-            f"In {closer} of {len(self.trials)} trials the class frequencies of the reshaped test set "
-            "are closer "
-            f"to operation: their summed difference went from {means['before']:.3f} to "
-            f"{means['after']:.3f} on "
-            "average."
+            f"In {closer} of {len(self.trials)} trials the class frequencies of the reshaped test set are "
+            "closer to operation: on average, their summed difference went from "
+            f"{means['before']:.3f} to {means['after']:.3f}."
         )
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         return self.trials.copy()
 
     def plot(self) -> "Figure":
         """Fig. 4b; points above the diagonal came closer."""
-        from assay.reshaping.pictures import trials_figure
+        from assay.reshaping.figures import trials_figure
 
         return trials_figure(self.trials)
 
 
-def _row(result: Reshaping, operational_labels: Tensor) -> dict[str, float]:
+def _trial_row(result: Reshaping, operational_labels: Tensor) -> dict[str, float]:
     frequencies = result.class_frequencies()
     classes = max(len(frequencies), int(operational_labels.max()) + 1)
     outside = np.bincount(operational_labels.numpy(), minlength=classes) / len(operational_labels)

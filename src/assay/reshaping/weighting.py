@@ -15,26 +15,22 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from assay.reshaping.patterns import Floats
-from assay.reshaping.program import Problem
+from assay.reshaping.array_types import Floats
+from assay.reshaping.solver import SubsetProblem
 
 STEPS = 2000
 
 
 @dataclass(frozen=True, eq=False)
 class Weighting:
-    """Weight per distinct pattern (they sum to one), and how far portions still differ."""
+    """Weight per distinct pattern (they sum to one), and the largest difference of portions that is left."""
 
     weights: Floats
     similarity: float
 
-    def effective_size(self, multiplicity: Floats) -> float:
-        """Kish: how many equally weighted points would be as informative."""
-        return float(1.0 / (self.weights**2 / multiplicity).sum())
 
-
-def balanced(problem: Problem) -> Weighting:
-    """O(points x neurons) per step, some hundreds of steps."""
+def balanced(problem: SubsetProblem) -> Weighting:
+    """The most equal weights that match within epsilon; O(points x neurons) per step, hundreds of steps."""
     patterns, target = problem.patterns, problem.target
     portions, cells = target.portions, problem.patterns.cells
     base = np.log(problem.multiplicity)

@@ -2,23 +2,16 @@
 
 from assay.volatility.adapters import lightning_callback, trainer_callback
 from assay.volatility.certainty import local_volatilities, log_volatility, volatility_in_certainty
+from assay.volatility.clean_reference import Reference
 from assay.volatility.comparison import VolatilityComparison, compare_volatility
 from assay.volatility.contamination import ContaminationLimits, smallest_contamination
-from assay.volatility.estimates.counts import PredictionCounts
-from assay.volatility.estimates.estimator import AccuracyEstimator, estimate_accuracy
-from assay.volatility.estimates.result import AccuracyEstimate, AccuracyEstimates
 from assay.volatility.evidence import Evidence, Staked
-from assay.volatility.reference import Reference
 from assay.volatility.training import TrainingRecord
 from assay.volatility.watch import VolatilityState, VolatilityWatch
 
 __all__ = [
-    "AccuracyEstimate",
-    "AccuracyEstimates",
-    "AccuracyEstimator",
     "ContaminationLimits",
     "Evidence",
-    "PredictionCounts",
     "Reference",
     "Staked",
     "TrainingRecord",
@@ -26,7 +19,6 @@ __all__ = [
     "VolatilityState",
     "VolatilityWatch",
     "compare_volatility",
-    "estimate_accuracy",
     "lightning_callback",
     "local_volatilities",
     "log_volatility",

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from assay.errors import MissingExtraError
+from assay.extras import expect_installed
 from assay.network import Network
 from assay.volatility.training import TrainingRecord
 
@@ -13,9 +13,10 @@ def lightning_callback(record: TrainingRecord, validation: Any, patience: int | 
 
     `validation` is what `Network.observe` takes; the LightningModule's forward must return logits.
     """
-    lightning = _imported("lightning.pytorch", "lightning")
+    expect_installed("lightning")
+    lightning: Any = importlib.import_module("lightning.pytorch")
 
-    class RecordVolatility(lightning.Callback):  # type: ignore[misc, name-defined]
+    class RecordVolatility(lightning.Callback):  # type: ignore[misc]
         def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
             after_epoch = record.callback(Network(module, layers=()), validation, patience)
             trainer.should_stop = after_epoch(trainer.current_epoch) or trainer.should_stop
@@ -28,19 +29,13 @@ def trainer_callback(record: TrainingRecord, validation: Any, patience: int | No
 
     `validation` is (dict of tensors, labels), or whatever else `Network.observe` takes for the model.
     """
-    transformers = _imported("transformers", "hf")
+    expect_installed("transformers")
+    transformers: Any = importlib.import_module("transformers")
 
-    class RecordVolatility(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+    class RecordVolatility(transformers.TrainerCallback):  # type: ignore[misc]
         def on_epoch_end(self, args: Any, state: Any, control: Any, **others: Any) -> Any:
             after_epoch = record.callback(Network(others["model"], layers=()), validation, patience)
             control.should_training_stop = after_epoch(round(state.epoch)) or control.should_training_stop
             return control
 
     return RecordVolatility()
-
-
-def _imported(module: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(module.partition(".")[0], extra) from error

@@ -9,7 +9,9 @@ from scipy.stats import ttest_ind
 
 from assay.errors import InputError, UndecidedError
 from assay.storage import storable
+from assay.table import tabled
 from assay.volatility.certainty import FEWEST, Doubles, central_mean, margins
+from assay.volatility.evidence import LESS, MORE
 from assay.volatility.probabilities import checked
 
 if TYPE_CHECKING:
@@ -35,8 +37,13 @@ class VolatilityComparison:
         """Whether p_value is below the false-alarm rate; right for one look at streams chosen beforehand."""
         return bool(self.p_value < self.false_alarm_rate)
 
+    @property
+    def direction(self) -> str:
+        """Which way the suspect differs: a higher log VC is that of a network that is less certain."""
+        return LESS if self.statistic > 0 else MORE
+
     def summary(self) -> str:
-        verdict = "differ" if self.alarm else "do not differ noticeably"
+        verdict = f"differ, the suspect being {self.direction}" if self.alarm else "do not differ noticeably"
         return (
             f"log VC is {self.reference.mean():.2f} over {len(self.reference)} reference windows of "
             f"{self.window} rows and {self.suspect.mean():.2f} over {len(self.suspect)} suspect ones; they "
@@ -45,13 +52,14 @@ class VolatilityComparison:
             "VolatilityWatch."
         )
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per window: stream and log_vc."""
         names = ["reference"] * len(self.reference) + ["suspect"] * len(self.suspect)
         return pd.DataFrame({"stream": names, "log_vc": np.concatenate([self.reference, self.suspect])})
 
     def plot(self) -> "Figure":
-        from assay.volatility.drawing import comparison_figure
+        from assay.volatility.figures import comparison_figure
 
         return comparison_figure(self.reference, self.suspect)
 

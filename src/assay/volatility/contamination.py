@@ -11,11 +11,12 @@ import pandas as pd
 from assay.engine import progress
 from assay.errors import InputError
 from assay.storage import storable
+from assay.table import tabled
 from assay.volatility.certainty import Doubles, margins
+from assay.volatility.clean_reference import Reference
 from assay.volatility.comparison import compared, window_log_vcs
 from assay.volatility.evidence import Evidence
 from assay.volatility.probabilities import checked
-from assay.volatility.reference import Reference
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,6 +37,7 @@ class ContaminationLimits:
     trials: int
     false_alarm_rate: float
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per window, rows and test: the smallest share found, and the rate of alarms on clean rows."""
         found = []
@@ -61,7 +63,7 @@ class ContaminationLimits:
         )
 
     def plot(self) -> "Figure":
-        from assay.volatility.drawing import limits_figure
+        from assay.volatility.figures import limits_figure
 
         return limits_figure(self.to_frame())
 

@@ -20,6 +20,7 @@ before round j, 1/(j+1) of what is still unstaked. Evidence for a change at roun
 times weaker than if its time had been known, and never lost.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import exp, log
@@ -30,12 +31,14 @@ from scipy.stats import beta, norm
 
 from assay.storage import storable
 from assay.volatility.certainty import Doubles
-from assay.volatility.reference import Reference
+from assay.volatility.clean_reference import Reference
 
 LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Shares q of clean margins that a contaminated row is bet to lie among."""
 SHARES = (0.01, 0.03, 0.1, 0.3, 0.9)
 """Shares of contaminated rows that are bet on."""
+LESS, MORE = "less certain", "more certain"
+"""Which way a stream has changed against its reference."""
 ROUND = 100
 """Rows (with blocks: every block-th row) after which bets are settled and new capital is staked."""
 
@@ -78,6 +81,10 @@ class Evidence:
     """log of the mean of the two capitals, when bets were last settled."""
     strongest: float = 0.0
     """The largest log evidence ever."""
+    last_log_vc: float = math.nan
+    """log VC of the last full window."""
+    direction: str = ""
+    """Which way the stream had changed when the evidence first was decisive; empty until then."""
 
     def __post_init__(self) -> None:
         clean = self.reference.margins
@@ -115,9 +122,14 @@ class Evidence:
                 self._settle(self.on_rows, (won * self._won + lost * self._lost).ravel())
             del running[:whole]
 
+    def p_value(self, log_vc: float) -> float:
+        """How rare a clean window at least as far out is, allowing for the clean rows being a sample."""
+        return self.reference.p_value(log_vc, self.allowance)
+
     def add_window(self, log_vc: float) -> float:
         """Bet on the log VC of a full window that shares no row with the last; gives its p-value."""
-        p = self.reference.p_value(log_vc, self.allowance)
+        p = self.p_value(log_vc)
+        self.last_log_vc = log_vc
         self._settle(self.on_windows, np.log(_calibrator(p)))
         return p
 
@@ -126,6 +138,15 @@ class Evidence:
         capitals = np.logaddexp(self.on_rows.log_capital, self.on_windows.log_capital)
         self.log_evidence = float(capitals - np.log(2))
         self.strongest = max(self.strongest, self.log_evidence)
+        if self.alarm and not self.direction:
+            self.direction = LESS if self._says_less() else MORE
+
+    def _says_less(self) -> bool:
+        """Whether the capital comes from bets on low margins, or on windows more volatile than clean ones."""
+        if self.on_windows.log_capital > self.on_rows.log_capital:
+            return self.last_log_vc > self.reference.mean
+        low, high = np.logaddexp.reduce(self.on_rows.bets.reshape(2, -1), axis=1)
+        return bool(low >= high)
 
 
 def _calibrator(p: float) -> float:

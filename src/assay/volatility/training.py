@@ -10,6 +10,7 @@ import pandas as pd
 from assay.errors import InputError
 from assay.network import Network
 from assay.storage import storable
+from assay.table import tabled
 from assay.trace import Trace
 from assay.volatility.certainty import margins
 from assay.volatility.comparison import window_log_vcs
@@ -87,6 +88,7 @@ class TrainingRecord:
             return float("nan")
         return float(np.corrcoef(frame["accuracy"], frame["log_vc"])[0, 1])
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         frame = pd.DataFrame(self.points, columns=["epoch", "set", "accuracy", "log_vc"], dtype=float)
         return frame.astype({"epoch": int, "set": int})
@@ -105,6 +107,6 @@ class TrainingRecord:
         )
 
     def plot(self) -> "Figure":
-        from assay.volatility.drawing import training_figure
+        from assay.volatility.figures import training_figure
 
         return training_figure(self.to_frame())

@@ -10,11 +10,13 @@ import numpy as np
 import pandas as pd
 
 from assay.errors import InputError, NotFittedError
+from assay.identity import digest
 from assay.storage import storable
+from assay.table import tabled
 from assay.volatility.certainty import FEWEST, margin, margins
-from assay.volatility.evidence import Evidence
-from assay.volatility.probabilities import bad_rows, taken
-from assay.volatility.reference import Reference
+from assay.volatility.clean_reference import Reference
+from assay.volatility.evidence import LESS, MORE, Evidence
+from assay.volatility.probabilities import bad_rows, checked, taken
 from assay.volatility.rolling import RollingVolatility
 
 if TYPE_CHECKING:
@@ -23,13 +25,16 @@ if TYPE_CHECKING:
 REMEMBERED = 1000
 """How many full windows the history keeps."""
 
-CHANGED = "the certainties have changed"
+LESS_CERTAIN = f"{LESS} than the reference: accuracy may have fallen"
+MORE_CERTAIN = f"{MORE} than the reference: easier inputs, or confident attacks"
 BAD_ROWS = "rows that are no probabilities"
 ALARMS = {
-    (False, False): (),
-    (True, False): (CHANGED,),
-    (False, True): (BAD_ROWS,),
-    (True, True): (CHANGED, BAD_ROWS),
+    ("", False): (),
+    (LESS, False): (LESS_CERTAIN,),
+    (MORE, False): (MORE_CERTAIN,),
+    ("", True): (BAD_ROWS,),
+    (LESS, True): (LESS_CERTAIN, BAD_ROWS),
+    (MORE, True): (MORE_CERTAIN, BAD_ROWS),
 }
 
 
@@ -52,9 +57,14 @@ class VolatilityState:
     reference_log_vc: float
     """Its mean on clean windows of the same size."""
     p_value: float
-    """How rare a clean window at least as far out is; valid for one look; NaN until the window is full."""
+    """How rare a clean window at least as far out is, the reference being a sample; valid for one look.
+
+    NaN until the window is full.
+    """
     evidence: float
     """Capital of the betting test; valid however often one looks."""
+    direction: str
+    """Which way the stream changed, "less certain" or "more certain"; empty before there is an alarm."""
     bad_rows: int
     """Rows of this update that are no probabilities; they stay out of the window."""
     alarms: tuple[str, ...]
@@ -73,6 +83,7 @@ class VolatilityState:
         verdict = f"Alarm: {'; '.join(self.alarms)}." if self.alarms else "No alarm."
         return f"{found}; evidence of a change: {self.evidence:.3g}. {verdict}"
 
+    @tabled
     def to_frame(self) -> pd.DataFrame:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return pd.DataFrame([values | {"alarm": self.alarm, "alarms": "; ".join(self.alarms)}])
@@ -112,10 +123,19 @@ class VolatilityWatch:
         """
         rows = taken(reference)
         found = Reference.of(rows, self.window, block=self.block, resamples=resamples, seed=seed)
-        self.classes_ = rows.shape[1]
-        self.evidence_ = Evidence(found, self.false_alarm_rate)
-        self.reset()
-        return self
+        evidence = Evidence(found, self.false_alarm_rate)
+        self.classes_, self.evidence_ = rows.shape[1], evidence
+        return self.reset()
+
+    def is_calibrated_on(self, reference: Any, *, resamples: int = 1000, seed: int | None = None) -> bool:
+        """Whether `calibrate` was given these rows; with `seed`, whether it also drew the same windows."""
+        rows, mine = checked(reference), self.reference
+        if (len(rows), rows.shape[1]) != (mine.rows, self.classes_):
+            return False
+        other = Reference.of(rows, self.window, block=self.block, resamples=resamples, seed=seed or 0)
+        return np.array_equal(mine.margins, other.margins) and (
+            seed is None or np.array_equal(mine.log_vcs, other.log_vcs)
+        )
 
     def reset(self) -> Self:
         """Forget the stream, keep the reference: for a new stream, or after an alarm was dealt with."""
@@ -130,6 +150,12 @@ class VolatilityWatch:
     @property
     def reference(self) -> Reference:
         return self._fitted().reference
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of settings and clean reference; what the stream did does not change it."""
+        settings = (self.window, self.false_alarm_rate, self.block, self.classes_)
+        return digest(settings, self.reference.margins)
 
     def update(self, probabilities: Any) -> VolatilityState:
         """Take one or many rows, in order, as an array, a tensor or a Trace.
@@ -150,24 +176,34 @@ class VolatilityWatch:
         self._take(margins(rows[~bad] if count else rows).tolist(), evidence)
         return self._state(count)
 
-    def to_frame(self) -> pd.DataFrame:
-        """A row per full window: the row it ends with, log VC, p-value and log evidence; the last 1,000."""
-        columns = ["row", "log_vc", "p_value", "log_evidence"]
-        frame = pd.DataFrame(list(self.history_), columns=columns, dtype=float)
-        return frame.assign(row=frame["row"].astype(int))
+    def state_now(self) -> VolatilityState:
+        return self._state(0)
 
-    def summary(self) -> str:
+    @tabled
+    def to_frame(self) -> pd.DataFrame:
+        """A row per full window, the last 1,000: the row it ends with, its mean certainty and on which side
+        of the reference's that lies, log VC, p-value and log evidence."""
+        columns = ["row", "certainty", "log_vc", "p_value", "log_evidence"]
+        frame = pd.DataFrame(list(self.history_), columns=columns, dtype=float)
+        frame["row"] = frame["row"].astype(int)
+        clean = self.reference.certainty if len(frame) else math.nan
+        frame.insert(2, "direction", [LESS if mean < clean else MORE for mean in frame["certainty"]])
+        return frame
+
+    def summary(self, state: VolatilityState | None = None) -> str:
+        """What was seen so far; with `state`, its verdict rather than that over everything."""
         reference = self.reference
-        state = self._state(0)
+        state = state or self._state(self.bad_rows_)
         return (
-            f"{self.rows_} predictions watched in windows of {self.window}; clean windows have a log VC of "
-            f"{reference.mean:.2f} ± {reference.deviation:.2f}. {state.summary()} On a clean stream of "
+            f"{self.rows_} predictions watched in windows of {self.window}; clean ones have a mean certainty "
+            f"of {reference.certainty:.3f} and windows a log VC of {reference.mean:.2f} ± "
+            f"{reference.deviation:.2f}. {state.summary()} On a clean stream of "
             f"independent rows the alarm sounds with a chance of at most {self.false_alarm_rate:.1%}, ever. "
             f"{self.bad_rows_} rows were no probabilities."
         )
 
     def plot(self) -> "Figure":
-        from assay.volatility.drawing import watch_figure
+        from assay.volatility.figures import watch_figure
 
         return watch_figure(self.to_frame(), self.reference, self.false_alarm_rate)
 
@@ -215,7 +251,8 @@ class VolatilityWatch:
             if self.rows_ % window == 0:
                 log_vc = self.rolling_.log_vc
                 p_value = evidence.add_window(log_vc)
-                self.history_.append((self.rows_, log_vc, p_value, evidence.log_evidence))
+                certainty = float(np.mean(self.rolling_.arrivals))
+                self.history_.append((self.rows_, certainty, log_vc, p_value, evidence.log_evidence))
 
     def _state(self, bad: int) -> VolatilityState:
         evidence, rolling = self._fitted(), self.rolling_
@@ -227,8 +264,9 @@ class VolatilityWatch:
             full,
             log_vc,
             reference.mean,
-            reference.p_value(log_vc) if full else math.nan,
+            evidence.p_value(log_vc) if full else math.nan,
             evidence.capital,
+            evidence.direction,
             bad,
-            ALARMS[evidence.alarm, bad > 0],
+            ALARMS[evidence.direction, bad > 0],
         )

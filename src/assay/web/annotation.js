@@ -3,7 +3,10 @@
 "use strict";
 const said = document.getElementById("said"), trouble = document.getElementById("trouble");
 const PAUSE = 200, RETRY = 1500;
-let busy = false, since = performance.now();
+let since = performance.now();
+
+// What the page can take: a busy one hears no key. On the body, so that style and tests can tell as well.
+const { dataset } = document.body;
 
 function show(page, words) {
   const next = new DOMParser().parseFromString(page, "text/html");
@@ -32,8 +35,8 @@ async function answered(request) {
 }
 
 async function go(request, words) {
-  if (busy) return;
-  busy = true;
+  if (dataset.state === "busy") return;
+  dataset.state = "busy";
   for (const button of document.querySelectorAll("#scores button")) button.disabled = true;
   try {
     const answer = await answered(request);
@@ -46,7 +49,7 @@ async function go(request, words) {
     document.getElementById("item")?.focus();  // a disabled button has lost it
   }
   await wait(PAUSE);  // a second press meant for the last item must not judge the next
-  busy = false;
+  dataset.state = "ready";
 }
 
 document.addEventListener("submit", event => {
@@ -69,7 +72,9 @@ document.addEventListener("keydown", event => {
   const writing = event.target.closest?.("input:not([type=hidden]), dialog");
   if (writing || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
   const target = document.querySelector(`[data-key="${CSS.escape(event.key.toLowerCase())}"]`);
-  if (!target || busy) return;
+  if (!target || dataset.state === "busy") return;
   event.preventDefault();
   target.click();
 });
+
+dataset.state = "ready";

@@ -1,5 +1,6 @@
 """The annotation page: a name, one item after another, a score by key or touch, labels on disk."""
 
+import asyncio
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,18 +10,20 @@ from urllib.parse import parse_qs, quote
 import jinja2
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from assay.errors import AssayError, InputError, StorageError
-from assay.omniinput.annotation_image import image_address
-from assay.omniinput.annotation_items import AnnotationItems
-from assay.omniinput.annotation_order import Turn
-from assay.omniinput.annotation_queue import AnnotationQueue
-from assay.omniinput.annotation_store import Label
+from assay.omniinput.annotation.image import image_address
+from assay.omniinput.annotation.items import AnnotationItems
+from assay.omniinput.annotation.order import Turn
+from assay.omniinput.annotation.queue import AnnotationQueue
+from assay.omniinput.annotation.store import Label
+from assay.web.body import TooLarge, body_of
 from assay.web.token import TokenRequired
+from assay.web.visitors import OwnPagesOnly
 
 SCALE = ((0.0, "wrong"), (0.25, "mostly wrong"), (0.5, "half"), (0.75, "mostly right"), (1.0, "right"))
 QUESTION = "How right is it to be sure of this?"
@@ -30,11 +33,12 @@ GUIDELINE = (
     "at all, skip it."
 )
 LARGEST_ANSWER = 10_000
+BODY_SECONDS = 20.0
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no referrer, browsers post with "Origin: null"
     "Cache-Control": "no-store",
 }
 
@@ -52,10 +56,10 @@ class AnnotationPage:
         routes = [
             Route("/", self._answered(self._name), methods=["GET", "POST"]),
             Route("/by/{annotator:path}", self._answered(self._item), methods=["GET", "POST"]),
-            Route("/labels.csv", self._answered(self._labels)),
             *(Route(f"/{name}", _static(name)) for name in ("annotation.css", "annotation.js")),
         ]
-        return TokenRequired(Starlette(routes=routes), self.queue.store.token)
+        app = TokenRequired(Starlette(routes=routes), self.queue.store.token, _unasked)
+        return OwnPagesOnly(app, _refused)
 
     def _answered(self, answer: Callable[[Request, dict[str, str]], Response]) -> Callable[..., object]:
         """Work off the event loop; what cannot be done is said in one sentence."""
@@ -65,9 +69,13 @@ class AnnotationPage:
                 given = await _fields(request)
                 response = await run_in_threadpool(answer, request, given)
             except StorageError as error:
-                response = PlainTextResponse(f"{error}.", status_code=507)
+                response = _refused(507, str(error))
             except AssayError as error:
-                response = PlainTextResponse(f"{error}.", status_code=422)
+                response = _refused(422, str(error))
+            except TimeoutError:
+                response = _refused(408, f"expected the whole answer within {BODY_SECONDS:g} seconds")
+            except ClientDisconnect:
+                response = _refused(400, "the browser went away before it had sent its answer")
             response.headers.update(HEADERS)
             return response
 
@@ -104,20 +112,22 @@ class AnnotationPage:
             **_shown(self.queue.items, self.queue.place_of[turn.item]), **common,
         )  # fmt: skip
 
-    def _labels(self, request: Request, given: dict[str, str]) -> Response:
-        text = self.queue.store.labels().to_csv(index=False)
-        return Response(
-            text, media_type="text/csv", headers={"Content-Disposition": "attachment; filename=labels.csv"}
-        )
+
+def _refused(status: int, sentence: str) -> Response:
+    return PlainTextResponse(f"{sentence}.", status_code=status, headers=HEADERS)
+
+
+def _unasked() -> Response:
+    return _refused(401, "this page needs the token in the address that was printed when it was started")
 
 
 async def _fields(request: Request) -> dict[str, str]:
     """The fields of a small form."""
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > LARGEST_ANSWER:
-            raise InputError(f"expected an answer of at most {LARGEST_ANSWER} bytes, got more")
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = b"".join([part async for part in body_of(request, LARGEST_ANSWER)])
+    except TooLarge as error:
+        raise InputError(f"expected an answer of at most {LARGEST_ANSWER} bytes, got more") from error
     fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
     return {name: values[-1] for name, values in fields.items()}
 

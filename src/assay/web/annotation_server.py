@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 
-from assay.omniinput.annotation_queue import AnnotationQueue
-from assay.omniinput.annotation_store import AnnotationStore
+from assay.omniinput.annotation.queue import AnnotationQueue
+from assay.omniinput.annotation.store import AnnotationStore
 from assay.web.annotation import GUIDELINE, QUESTION, AnnotationPage
-from assay.web.listening import listening
+from assay.web.listening import address_of, listening, serve_until_stopped
 
 HOST = "127.0.0.1"
+GRACE_SECONDS = 5.0
+"""For answers under way when the server is stopped; a label takes milliseconds."""
 
 
 def serve_annotations(
@@ -18,11 +20,8 @@ def serve_annotations(
     guideline: str = GUIDELINE,
     say: Callable[[str], object] = print,
 ) -> None:
-    """Serve until interrupted. The address said holds the token, which stays that of the store."""
-    import uvicorn
-
+    """Serve until stopped. The address said holds the token, which stays that of the store."""
     page = AnnotationPage(AnnotationQueue(store), question, guideline)
     place = listening(HOST, port)  # reachable from this machine only
-    say(f"annotate at http://{HOST}:{place.getsockname()[1]}/?token={store.token}")
-    config = uvicorn.Config(page.application(), log_level="warning", access_log=False, lifespan="off")
-    uvicorn.Server(config).run(sockets=[place])
+    say(f"annotate at {address_of(place)}/?token={store.token}")
+    serve_until_stopped(page.application(), place, GRACE_SECONDS, log_level="warning", lifespan="off")

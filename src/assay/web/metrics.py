@@ -4,14 +4,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from assay.errors import MissingExtraError
-from assay.operation import Answer, Watch
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from prometheus_client.core import GaugeMetricFamily
 
-try:
-    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
-    from prometheus_client.core import GaugeMetricFamily
-except ImportError as error:
-    raise MissingExtraError("prometheus-client", "web") from error
+from assay.operation import Answer, Watch
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -30,12 +26,18 @@ class Metrics:
         for decision in ("accepted", "cancelled"):
             self.predictions.labels(decision)
         self.requests = Counter(
-            "assay_requests", "Requests for inference by status", ["status"], registry=registry
+            "assay_requests",
+            "Requests by status: all for inference, others if refused",
+            ["status"],
+            registry=registry,
         )
         self.request = _seconds("assay_request_seconds", "From the first byte to the answer", registry)
         self.model = _seconds("assay_model_seconds", "The network's forward pass of a request", registry)
         self.monitor = _seconds("assay_monitor_seconds", "The monitor's scores of a request", registry)
-        self.waiting = Gauge("assay_requests_waiting", "Requests taken and not answered", registry=registry)
+        self.waiting = Gauge(
+            "assay_requests_waiting", "Requests with a place and not answered", registry=registry
+        )
+        self.reading = Gauge("assay_requests_reading", "Requests whose body is on its way", registry=registry)
         self.kept = Gauge(
             "assay_state_kept_timestamp_seconds", "When the counts were last on disk", registry=registry
         )

@@ -1,6 +1,8 @@
 """Bodies of the v2 inference protocol (KServe, Triton): JSON to inputs, answers to JSON."""
 
 import json
+import math
+import reprlib
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,6 +25,12 @@ TYPES = {
 }
 TEXT = "BYTES"
 OUTPUTS = ("prediction", "score", "alarm", "logits")
+LONGEST_NAME = 200
+"""Letters of an input's name and of a request's id: both come back in answers and in the log."""
+MOST_AXES = 32
+LARGEST_SIZE = 2**31
+LONGEST_NUMBER = 26
+"""Letters that JSON needs for one number at most: sign, 17 digits, point, exponent, comma and blank."""
 
 
 def parsed(body: bytes, most_rows: int) -> tuple[dict[str, Any], Any]:
@@ -34,7 +42,7 @@ def parsed(body: bytes, most_rows: int) -> tuple[dict[str, Any], Any]:
     _check_outputs(request)
     named = {_name(part): _values(part) for part in parts}
     if len(named) < len(parts):
-        raise InputError(f"expected every input once, got {[_name(part) for part in parts]}")
+        raise InputError(f"expected every input once, got {reprlib.repr([_name(part) for part in parts])}")
     for name, values in named.items():
         if not 1 <= len(values) <= most_rows:
             raise InputError(
@@ -43,25 +51,37 @@ def parsed(body: bytes, most_rows: int) -> tuple[dict[str, Any], Any]:
     return request, next(iter(named.values())) if len(named) == 1 else named
 
 
-def answered(request: dict[str, Any], answer: Answer, model: str, version: str) -> bytes:
-    """The response to a request: prediction, score and alarm, or the outputs it asks for."""
-    asked = [output["name"] for output in request.get("outputs") or []] or list(OUTPUTS[:3])
-    outputs = [_output(name, answer) for name in asked]
+def answered(request: dict[str, Any], answer: Answer, model: str, version: str, most_bytes: int) -> bytes:
+    """The response to a request: prediction, score and alarm, or the outputs it asks for, each once.
+
+    The numbers of an answer are bounded as a request is, before any of them is written.
+    """
+    asked = dict.fromkeys(output["name"] for output in request.get("outputs") or []) or OUTPUTS[:3]
+    found = {name: _output(name, answer) for name in asked}
+    numbers = sum(values.numel() for values, _ in found.values())
+    if numbers * LONGEST_NUMBER > most_bytes:
+        raise InputError(
+            f"expected an answer of at most {most_bytes} bytes, got {numbers} numbers of up to "
+            f"{LONGEST_NUMBER} each; send fewer rows or ask for fewer outputs"
+        )
+    outputs = [
+        {"name": name, "datatype": kind, "shape": list(values.shape), "data": _plain(values)}
+        for name, (values, kind) in found.items()
+    ]
     response: dict[str, Any] = {"model_name": model, "model_version": version, "outputs": outputs}
     if isinstance(request.get("id"), str):
         response["id"] = request["id"]
     return json.dumps(response, allow_nan=False).encode()
 
 
-def _output(name: str, answer: Answer) -> dict[str, Any]:
+def _output(name: str, answer: Answer) -> tuple[Tensor, str]:
     verdict = answer.verdict
-    values, kind = {
+    return {
         "prediction": (verdict.predictions, "INT64"),
         "score": (verdict.scores, "FP64"),
         "alarm": (verdict.alarm, "BOOL"),
         "logits": (answer.trace.logits, "FP32"),
     }[name]
-    return {"name": name, "datatype": kind, "shape": list(values.shape), "data": _plain(values)}
 
 
 def _plain(values: Tensor) -> list[Any]:
@@ -86,6 +106,8 @@ def _object(body: bytes) -> dict[str, Any]:
         ) from error
     if not isinstance(request, dict):
         raise InputError(f"expected a JSON object, got {type(request).__name__}")
+    if isinstance(request.get("id"), str) and len(request["id"]) > LONGEST_NAME:
+        raise InputError(f"expected an id of at most {LONGEST_NAME} letters, got a longer one")
     return request
 
 
@@ -95,42 +117,66 @@ def _check_outputs(request: dict[str, Any]) -> None:
         isinstance(output, dict) and output.get("name") in OUTPUTS for output in asked
     )
     if not known:
-        raise InputError(f'expected "outputs" by name among {list(OUTPUTS)}, got {asked!r:.200}')
+        raise InputError(f'expected "outputs" by name among {list(OUTPUTS)}, got {reprlib.repr(asked)}')
 
 
 def _name(part: dict[str, Any]) -> str:
     name = part.get("name")
-    if not isinstance(name, str):
-        raise InputError(f"expected every input to have a name, got {name!r:.80}")
+    if not isinstance(name, str) or len(name) > LONGEST_NAME:
+        raise InputError(
+            f"expected every input to have a name of at most {LONGEST_NAME} letters, got {reprlib.repr(name)}"
+        )
     return name
 
 
 def _values(part: dict[str, Any]) -> Any:
     name, shape, data = part["name"], part.get("shape"), part.get("data")
-    if not isinstance(shape, list) or not shape or not all(_is_size(size) for size in shape):
-        raise InputError(f"expected {name!r} to have a shape of whole numbers, rows first, got {shape!r:.80}")
-    if part.get("datatype") == TEXT:
-        return _texts(name, shape, data)
-    kind = TYPES.get(str(part.get("datatype")))
-    if kind is None:
+    if not isinstance(shape, list) or not 1 <= len(shape) <= MOST_AXES or not all(map(_is_size, shape)):
         raise InputError(
-            f"expected the datatype of {name!r} among {[*TYPES, TEXT]}, got {part.get('datatype')!r:.80}"
+            f"expected {name!r} to have a shape of 1 to {MOST_AXES} whole numbers up to {LARGEST_SIZE}, "
+            f"rows first, got {reprlib.repr(shape)}"
         )
+    datatype = part.get("datatype")
+    if not isinstance(datatype, str) or datatype not in (*TYPES, TEXT):
+        raise InputError(
+            f"expected the datatype of {name!r} among {[*TYPES, TEXT]}, got {reprlib.repr(datatype)}"
+        )
+    if datatype == TEXT:
+        return _texts(name, shape, data)
+    kind = TYPES[datatype]
     try:
         array = np.asarray(data)
         if array.dtype.kind not in "biuf" or (np.dtype(kind).kind != "f" and array.dtype.kind == "f"):
             raise ValueError(f"numbers of type {array.dtype}")
-        with np.errstate(over="ignore"):
-            array = array.astype(kind, casting="unsafe" if array.dtype.kind == "f" else "same_kind")
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(
-            f"expected the data of {name!r} as numbers of type {part['datatype']}, got others ({error})"
+            f"expected the data of {name!r} as numbers of type {datatype}, got others ({error})"
         ) from error
-    if array.size != np.prod(shape, dtype=object) or array.shape not in ((array.size,), tuple(shape)):
+    if array.size != math.prod(shape) or array.shape not in ((array.size,), tuple(shape)):
         raise InputError(f"expected {shape} numbers in {name!r}, got data of shape {list(array.shape)}")
-    if not np.isfinite(array).all():
-        raise InputError(f"expected finite numbers in {name!r}, got NaN or infinity; leave such inputs out")
-    return torch.from_numpy(np.ascontiguousarray(array.reshape(shape)))
+    _check_range(array, np.dtype(kind), name, datatype)
+    return torch.from_numpy(np.ascontiguousarray(array.astype(kind).reshape(shape)))
+
+
+def _check_range(array: np.ndarray, kind: np.dtype[Any], name: str, datatype: str) -> None:
+    """A number that its type cannot hold would come out as another one, or as infinity."""
+    if not array.size:
+        return
+    low, high = _range(kind)
+    for extreme in (array.min().item(), array.max().item()):
+        if not low <= extreme <= high:
+            raise InputError(
+                f"expected finite numbers from {low} to {high} in {name!r}, as {datatype} can hold, "
+                f"got {extreme}; send another datatype, or leave such inputs out"
+            )
+
+
+def _range(kind: np.dtype[Any]) -> tuple[float, float]:
+    if kind.kind == "f":
+        limits = np.finfo(kind)
+        return float(limits.min), float(limits.max)
+    # As whole numbers: the largest INT64 is no float.
+    return (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
 
 
 def _texts(name: str, shape: list[int], data: Any) -> list[str]:
@@ -138,8 +184,14 @@ def _texts(name: str, shape: list[int], data: Any) -> list[str]:
         raise InputError(f"expected texts in {name!r}: a shape of one number and a list of strings as data")
     if len(data) != shape[0]:
         raise InputError(f"expected {shape[0]} texts in {name!r}, got {len(data)}")
+    try:
+        "".join(data).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"expected whole Unicode letters in {name!r}, got half of one ({error.reason})"
+        ) from error
     return data
 
 
 def _is_size(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_SIZE

@@ -1,17 +1,20 @@
 """The guard as a service: predictions with score and alarm over HTTP, in the v2 inference protocol.
 
-One rule keeps memory bounded: a request is taken only while fewer than `limits.waiting` others are not
-answered, and is told to come again (503) otherwise, before its body is read.
+Two rules keep memory bounded: a request takes a place only while fewer than `limits.waiting` others are not
+answered, and the bodies of all of them together, also those still on their way, are never longer than that
+many of the longest. Others are told to come again (503). A body on its way takes no place: slow clients keep
+nobody out.
 """
 
 import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -19,18 +22,23 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from assay.errors import AssayError, InputError, StorageError
 from assay.guard import Guard
 from assay.network.inputs import form_of
 from assay.operation import Answer, Watch
 from assay.version import VERSION
+from assay.web.body import TooLarge, body_of
 from assay.web.metrics import CONTENT_TYPE, Metrics
 from assay.web.protocol import answered, parsed
 from assay.web.token import TokenRequired
+from assay.web.visitors import OwnPagesOnly
 
 OPEN_PATHS = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready")
 """For whoever starts and stops services; they tell nothing of the guard."""
+
+BUSY = (503, "too many requests are waiting; come again", {"Retry-After": "1"})
 
 log = logging.getLogger("assay.service")
 
@@ -40,18 +48,21 @@ class Limits:
     """How much a client may ask for."""
 
     body: int = 16 * 2**20
-    """Bytes of a request."""
+    """Bytes of a request, and of the numbers in its answer."""
     rows: int = 256
     """Rows of a request."""
     waiting: int = 32
     """Requests taken and not answered."""
     seconds: float = 30.0
-    """From taking a request to its answer."""
+    """From the end of a body to its answer."""
+    body_seconds: float = 20.0
+    """From the header of a request to the end of its body."""
     workers: int = 1
     """Requests computed at the same time."""
 
     def __post_init__(self) -> None:
-        if min(self.body, self.rows, self.waiting, self.workers) < 1 or not self.seconds > 0:
+        whole, seconds = (self.body, self.rows, self.waiting, self.workers), (self.seconds, self.body_seconds)
+        if min(whole) < 1 or not min(seconds) > 0:
             raise InputError(f"expected limits of at least 1 and positive seconds, got {self}")
 
 
@@ -59,7 +70,8 @@ class Service:
     """The application of one watched guard; `service.app` runs under any ASGI server.
 
     `state` is the file that counts are kept in, every `every` seconds and at the end, and taken up from at
-    the start.
+    the start. Without a `token` everybody is answered who can reach it. `hosts` are names that clients know
+    the service by, besides those of this machine.
     """
 
     def __init__(
@@ -71,6 +83,7 @@ class Service:
         every: float = 10.0,
         limits: Limits | None = None,
         token: str | None = None,
+        hosts: Collection[str] = (),
     ) -> None:
         if not every > 0:
             raise InputError(f"expected a positive number of seconds between two writings, got {every}")
@@ -82,13 +95,15 @@ class Service:
         self.version = watch.guard.fingerprint[:12]
         self.metrics = Metrics(watch, self._facts())
         self.workers = ThreadPoolExecutor(self.limits.workers, thread_name_prefix="guard")
-        self.taken = 0
+        self.taken = self.reading = 0
+        self.held = 0
+        """Bytes of bodies in memory."""
         self.ready = False
         if state is not None:
             watch.resume(state)
-        self.app = self._application(token)
+        self.app = self._application(token, hosts)
 
-    def _application(self, token: str | None) -> Any:
+    def _application(self, token: str | None, hosts: Collection[str]) -> Any:
         model = f"/v2/models/{self.name}"
         routes = [
             Route("/healthz", _live),
@@ -101,12 +116,14 @@ class Service:
             Route(f"{model}/ready", self._readiness),
             Route(f"{model}/infer", self._infer, methods=["POST"]),
         ]
-        app = Starlette(
+        app: ASGIApp = Starlette(
             routes=routes,
             lifespan=self._running,
             exception_handlers={HTTPException: self._unknown, Exception: self._broken},
         )
-        return app if token is None else TokenRequired(app, token, OPEN_PATHS)
+        if token is not None:
+            app = TokenRequired(app, token, self._unasked, OPEN_PATHS)
+        return OwnPagesOnly(app, self._refused, hosts)
 
     @asynccontextmanager
     async def _running(self, _: Starlette) -> AsyncIterator[None]:
@@ -139,64 +156,98 @@ class Service:
 
     async def _infer(self, request: Request) -> Response:
         start = time.perf_counter()
-        if self.taken >= self.limits.waiting:
-            return self._refused(503, "too many requests are waiting; come again", {"Retry-After": "1"})
-        self.taken += 1
-        self.metrics.waiting.set(self.taken)
         try:
-            return await self._taken(request)
+            return await self._placed(await self._body(request))
+        except _Refusal as refusal:
+            return self._refused(refusal.status, refusal.sentence, refusal.headers)
         finally:
             self.metrics.request.observe(time.perf_counter() - start)
 
-    async def _taken(self, request: Request) -> Response:
-        """Answer a request that counts among the waiting until nothing of it is left in memory."""
-        computing: asyncio.Future[bytes] | None = None
+    async def _body(self, request: Request) -> bytes:
+        """The whole body, which counts as held until `_left`."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":  # any other a page of another site could send without being asked
+            raise _Refusal(415, f"expected Content-Type: application/json, got {kind[:100]!r}")
+        if self.taken >= self.limits.waiting:
+            raise _Refusal(*BUSY)
+        try:
+            with self._reading() as parts:
+                async with asyncio.timeout(self.limits.body_seconds):
+                    async for part in body_of(request, self.limits.body):
+                        self._hold(len(part))
+                        parts.append(part)
+                return b"".join(parts)
+        except TimeoutError as error:
+            sentence = (
+                f"expected the whole body within {self.limits.body_seconds:g} seconds; send less at once"
+            )
+            raise _Refusal(408, sentence, {"Connection": "close"}) from error
+        except TooLarge as error:
+            sentence = f"expected a body of at most {self.limits.body} bytes; send smaller batches"
+            raise _Refusal(413, sentence) from error
+        except ClientDisconnect as error:
+            raise _Refusal(400, "the client went away before it had sent its request") from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[list[bytes]]:
+        """The parts of a body on its way; if it does not come whole, they are let go."""
+        parts: list[bytes] = []
+        self._count_reading(1)
+        try:
+            yield parts
+        except BaseException:
+            self.held -= sum(map(len, parts))
+            raise
+        finally:
+            self._count_reading(-1)
+
+    async def _placed(self, body: bytes) -> Response:
+        """Answer a body that has a place until nothing of it is left in memory."""
+        if self.taken >= self.limits.waiting:  # taken while the body came
+            self.held -= len(body)
+            raise _Refusal(*BUSY)
+        self._count_taken(1)
+        computing = asyncio.get_running_loop().run_in_executor(self.workers, self._computed, body)
         try:
             async with asyncio.timeout(self.limits.seconds):
-                body = await self._body(request)
-                loop = asyncio.get_running_loop()
-                computing = loop.run_in_executor(self.workers, self._computed, body)
                 content = await asyncio.shield(computing)
         except TimeoutError:
-            return self._refused(504, f"no answer within {self.limits.seconds:g} seconds; send less at once")
-        except _TooLarge:
-            most = self.limits.body
-            return self._refused(413, f"expected a body of at most {most} bytes; send smaller batches")
-        except ClientDisconnect:
-            return self._refused(400, "the client went away before it had sent its request")
+            seconds = self.limits.seconds
+            raise _Refusal(504, f"no answer within {seconds:g} seconds; send less at once") from None
         except InputError as error:
-            return self._refused(400, str(error))
+            raise _Refusal(400, str(error)) from error
         finally:
-            if computing is None or computing.done():
-                self._left()
-            else:  # it cannot be stopped, and keeps its place among the waiting until it is done
-                computing.add_done_callback(self._left)
+            if computing.done():
+                self._left(len(body), computing)
+            else:  # it cannot be stopped, and keeps its place until it is done
+                computing.add_done_callback(partial(self._left, len(body)))
         self.metrics.requests.labels("200").inc()
         return Response(content, media_type="application/json")
 
-    def _left(self, computing: "asyncio.Future[bytes] | None" = None) -> None:
-        self.taken -= 1
-        self.metrics.waiting.set(self.taken)
-        if computing is not None and not computing.cancelled():
-            computing.exception()  # nobody waits for it any more
+    def _hold(self, size: int) -> None:
+        if self.held + size > self.limits.waiting * self.limits.body:
+            raise _Refusal(*BUSY)
+        self.held += size
 
-    async def _body(self, request: Request) -> bytes:
-        declared = request.headers.get("content-length", "0")
-        if declared.isdigit() and int(declared) > self.limits.body:
-            raise _TooLarge
-        parts, size = [], 0
-        async for part in request.stream():
-            size += len(part)
-            if size > self.limits.body:
-                raise _TooLarge
-            parts.append(part)
-        return b"".join(parts)
+    def _left(self, size: int, computing: "asyncio.Future[bytes]") -> None:
+        self.held -= size
+        self._count_taken(-1)
+        if not computing.cancelled():
+            computing.exception()  # perhaps nobody waits for it any more
+
+    def _count_taken(self, change: int) -> None:
+        self.taken += change
+        self.metrics.waiting.set(self.taken)
+
+    def _count_reading(self, change: int) -> None:
+        self.reading += change
+        self.metrics.reading.set(self.reading)
 
     def _computed(self, body: bytes) -> bytes:
         request, inputs = parsed(body, self.limits.rows)
         answer = self._answer(inputs)
         self.metrics.add(answer)
-        return answered(request, answer, self.name, self.version)
+        return answered(request, answer, self.name, self.version, self.limits.body)
 
     def _answer(self, inputs: Any) -> Answer:
         """What the guard says; inputs that the network cannot take are the client's mistake."""
@@ -237,14 +288,20 @@ class Service:
 
     async def _unknown(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return self._refused(error.status_code, f"{error.detail}: {request.method} {request.url.path}")
+        return self._refused(error.status_code, f"{error.detail}: {request.method} {request.url.path[:200]}")
 
     async def _broken(self, request: Request, error: Exception) -> Response:
-        return self._refused(500, f"{type(error).__name__} in {request.url.path}")
+        return self._refused(500, f"{type(error).__name__} in {request.url.path[:200]}")
+
+    def _unasked(self) -> Response:
+        return self._refused(
+            401, "this service asks for a token: send Authorization: Bearer with the one it was started with"
+        )
 
     def _refused(self, status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
-        """One sentence for the client, one line in the log."""
-        log.warning("%d %s", status, " ".join(sentence.split()))
+        """One sentence for the client, one line in the log, in which nothing that a client sent can act."""
+        plain = "".join(letter if letter.isprintable() else " " for letter in sentence)
+        log.warning("%d %s", status, " ".join(plain.split()))
         self.metrics.requests.labels(str(status)).inc()
         return JSONResponse({"error": sentence}, status_code=status, headers=headers)
 
@@ -260,8 +317,12 @@ class Service:
         }
 
 
-class _TooLarge(Exception):
-    """A body beyond the limit."""
+class _Refusal(Exception):
+    """A request that gets no prediction, and why."""
+
+    def __init__(self, status: int, sentence: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(status, sentence)
+        self.status, self.sentence, self.headers = status, sentence, headers
 
 
 async def _live(_: Request) -> Response:

@@ -3,19 +3,29 @@
 import hashlib
 import hmac
 import secrets
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-REFUSAL = "this server needs the token that it printed when it started; open the address printed there"
+from assay.errors import InputError
 
 
 def new_token() -> str:
     """128 bits that fit into an address."""
     return secrets.token_urlsafe(16)
+
+
+def check_token(token: str) -> None:
+    """Refuse what would open the door to everybody, or what no client could send in a header."""
+    if not token or not all("!" <= letter <= "~" for letter in token):
+        got = "an empty one" if not token else "one with other characters"
+        raise InputError(
+            f"expected a token of letters, digits and signs of ASCII without blanks, got {got}; choose "
+            "another for --token or ASSAY_TOKEN, or leave both out"
+        )
 
 
 def cookie_name(token: str) -> str:
@@ -24,14 +34,18 @@ def cookie_name(token: str) -> str:
 
 
 class TokenRequired:
-    """Lets a request through if it carries the token; any other gets status 401.
+    """Lets a request through if it carries the token; `refused` answers any other, with status 401.
 
     A browser brings it once in the address (`?token=`), is sent on without it and keeps it in a cookie; a
     program sends `Authorization: Bearer TOKEN`. Paths in `open_paths` need none.
     """
 
-    def __init__(self, app: ASGIApp, token: str, open_paths: Collection[str] = ()) -> None:
-        self.app, self.token, self.open_paths = app, token, frozenset(open_paths)
+    def __init__(
+        self, app: ASGIApp, token: str, refused: Callable[[], Response], open_paths: Collection[str] = ()
+    ) -> None:
+        check_token(token)
+        self.app, self.token, self.refused = app, token, refused
+        self.open_paths = frozenset(open_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in self.open_paths:
@@ -45,7 +59,9 @@ class TokenRequired:
         ):
             await self.app(scope, receive, send)
         else:
-            await PlainTextResponse(REFUSAL, status_code=401)(scope, receive, send)
+            response = self.refused()
+            response.headers["WWW-Authenticate"] = "Bearer"
+            await response(scope, receive, send)
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.token.encode())

@@ -1,4 +1,4 @@
-"""Noise: inputs deteriorated by small sensor failures or the surroundings."""
+"""Noise: inputs degraded by small sensor failures or the surroundings."""
 
 from assay.faults.noise.blur import defocus_blur, gaussian_blur, zoom_blur
 from assay.faults.noise.sensor import gaussian, impulse, shot, speckle

@@ -15,9 +15,9 @@ def gaussian(images: Tensor, severity: int, generator: torch.Generator) -> Tenso
 def shot(images: Tensor, severity: int, generator: torch.Generator) -> Tensor:
     """Poisson(c x) / c: light comes in c photons.
 
-    By inversion, one pass over the images per possible count: some times faster than `torch.poisson`, which
-    draws one number at a time. Counts beyond six standard deviations are cut: a draw in single precision
-    cannot reach them.
+    By inversion, one pass over the images per possible count: several times faster than `torch.poisson`,
+    which draws one number at a time. Counts beyond six standard deviations are cut: a draw in single
+    precision cannot reach them.
     """
     c = (60, 25, 12, 5, 3)[severity - 1]
     most = math.ceil(c + 6 * math.sqrt(c))

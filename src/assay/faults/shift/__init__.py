@@ -1,4 +1,4 @@
-"""Distributional shift: the scene, the weather or the way the image was kept is not that of training."""
+"""Distributional shift: the scene, the weather or the way the image was stored differs from training."""
 
 from assay.faults.shift.colour import brightness, contrast, saturate
 from assay.faults.shift.compression import jpeg, pixelate

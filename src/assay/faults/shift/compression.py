@@ -1,4 +1,4 @@
-"""What is lost by keeping an image small: fewer pixels, or JPEG (Hendrycks and Dietterich 2019)."""
+"""What is lost by storing an image in less space: fewer pixels, or JPEG (Hendrycks and Dietterich 2019)."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from assay.faults.shift.blocks import padded, transformed, widened
+from assay.faults.shift.tiles import padded, transformed, widened
 
 
 def pixelate(images: Tensor, severity: int, _: torch.Generator) -> Tensor:

@@ -25,14 +25,14 @@ streaks, share of the image kept."""
 def snow(images: Tensor, severity: int, generator: torch.Generator) -> Tensor:
     """Flakes where a smooth random field is high, streaked by their fall, over a whitened image.
 
-    The published thresholds of an enlarged normal field are stated in its standard deviations, so that as
-    much of a small image is covered as of a large one; the flakes are of one size, and at level 2 cover 5 %
-    (published 9 %, more than at level 3).
+    The published cutoffs of an enlarged normal field are stated in its standard deviations, so that small
+    images are covered as much as large ones. The flakes are of one size, and at level 2 cover 5 % (published
+    9 %, more than at level 3).
     """
-    mean, spread, threshold, length, sigma, kept = LEVELS[severity - 1]
+    mean, spread, cutoff, length, sigma, kept = LEVELS[severity - 1]
     shape = (len(images), 1, *images.shape[-2:])
     field = smooth_noise(shape, blur_width(FLAKE, images), generator)
-    flakes = ((mean + spread * field) * (field >= threshold)).clamp(0, 1)
+    flakes = ((mean + spread * field) * (field >= cutoff)).clamp(0, 1)
     angles = -math.pi / 4 * (1 + 2 * torch.rand(len(images), generator=generator))
     streaks = motion_blurred(flakes, pixels(length, images), blur_width(sigma, images), angles)
     grey = images.mean(dim=1, keepdim=True)

@@ -1,0 +1,45 @@
+"""Sums over operational predictions: all that has to leave a device for its accuracy to be estimated."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from assay.errors import InputError
+from assay.storage import storable
+from assay.table import tabled
+from assay.volatility.certainty import Doubles
+
+
+@storable("accuracy.PredictionCounts")
+@dataclass(frozen=True, eq=False)
+class PredictionCounts:
+    """What an AccuracyEstimator needs of some rows; counts of disjoint rows are merged with `+`.
+
+    Holds sums per method and no row. `estimator` names the fitted estimator that made them: sums made with
+    other thresholds do not add up.
+    """
+
+    sums: Mapping[str, Doubles]
+    rows: int
+    estimator: str
+
+    def __add__(self, other: "PredictionCounts") -> "PredictionCounts":
+        if self.estimator != other.estimator or self.sums.keys() != other.sums.keys():
+            raise InputError(
+                "expected counts made by the same fitted AccuracyEstimator, got counts of two; "
+                "send one saved estimator to all devices"
+            )
+        sums = {name: value + other.sums[name] for name, value in self.sums.items()}
+        return PredictionCounts(sums, self.rows + other.rows, self.estimator)
+
+    @tabled
+    def to_frame(self) -> pd.DataFrame:
+        """A row per number."""
+        return pd.DataFrame(
+            [
+                {"method": name, "place": place, "sum": float(value)}
+                for name, values in self.sums.items()
+                for place, value in enumerate(values.ravel())
+            ]
+        )

@@ -1,0 +1,73 @@
+"""The table of estimates."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from assay.errors import InputError
+from assay.storage import storable
+from assay.table import tabled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@storable("accuracy.AccuracyEstimate")
+@dataclass(frozen=True)
+class AccuracyEstimate:
+    """One method's estimate of the accuracy in operation, right if its assumption holds."""
+
+    method: str
+    value: float
+    lower: float
+    upper: float
+    assumption: str
+    counted: str
+
+
+@storable("accuracy.AccuracyEstimates")
+@dataclass(frozen=True, eq=False)
+class AccuracyEstimates:
+    """Every method's estimate over the same operational rows."""
+
+    title: ClassVar[str] = "Accuracy without labels"
+
+    estimates: list[AccuracyEstimate]
+    reference_accuracy: float
+    rows: int
+    level: float
+
+    def __getitem__(self, method: str) -> AccuracyEstimate:
+        for estimate in self.estimates:
+            if estimate.method == method:
+                return estimate
+        raise InputError(f"expected a method of {[one.method for one in self.estimates]}, got {method!r}")
+
+    @tabled
+    def to_frame(self) -> pd.DataFrame:
+        """A row per method: value, lower, upper, the assumption, and what is summed over operational rows."""
+        names = ["method", "value", "lower", "upper", "assumption", "counted"]
+        return pd.DataFrame([{name: getattr(one, name) for name in names} for one in self.estimates])
+
+    def summary(self) -> str:
+        values = np.array([one.value for one in self.estimates if one.method != "reference accuracy"])
+        low, middle, high = np.nanquantile(values, [0.0, 0.5, 1.0])
+        verdict = (
+            "They agree, which is no proof: each is right only under its own assumption, and none can see "
+            "that labels, not inputs, have changed."
+            if high - low <= 0.05
+            else "They disagree, so at least some of their assumptions fail here; label a few hundred "
+            "operational rows before you trust any of them."
+        )
+        return (
+            f"On {self.rows} operational predictions without labels, {len(values)} methods put the accuracy "
+            f"between {low:.1%} and {high:.1%} (median {middle:.1%}); on the reference it was "
+            f"{self.reference_accuracy:.1%}. {verdict}"
+        )
+
+    def plot(self) -> "Figure":
+        from assay.volatility.figures import estimates_figure
+
+        return estimates_figure(self.to_frame(), self.reference_accuracy, self.level)

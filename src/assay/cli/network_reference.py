@@ -1,0 +1,97 @@
+"""From `package.module:name` on the command line to a Network."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.cli.path_options import path_and_options, said_for_paths
+from assay.errors import InputError, MissingLabelsError
+
+if TYPE_CHECKING:
+    from assay import Network
+
+TRAIN, TEST = 0, 1
+"""The parts of `digits`."""
+
+
+def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "Network":
+    """The Network that `module:factory` gives, or that an .onnx file holds.
+
+    The name may be a Network, a torch module, or a function that returns either when called without
+    arguments. The current folder is searched first, as python itself does.
+    """
+    from torch import nn
+
+    from assay import Network
+
+    if reference.endswith(".onnx"):
+        return Network.from_onnx(reference, layers)
+    found = named(reference)
+    if not isinstance(found, Network | nn.Module) and callable(found):
+        found = found()
+    if isinstance(found, nn.Module):
+        return Network(found, layers=layers)
+    if isinstance(found, Network):
+        return found
+    raise InputError(
+        f"expected {reference} to be or to return a torch module or an assay.Network, got "
+        f"{type(found).__name__}; return the module from the factory"
+    )
+
+
+def data_at(source: str, part: int = TEST) -> Any:
+    """(inputs, labels) of a file or folder; `digits` is a part of the bundled digits.
+
+    Options of the reader follow a question mark: `mnist?split=test`, `photos?size=32&channels=3`
+    (path_options.py).
+    """
+    from assay import data
+
+    if source == "digits" and not Path(source).exists():
+        return data.digits()[part]
+    path, options = path_and_options(source)
+    with said_for_paths(path):
+        return data.read(path, **options)
+
+
+def data_or_inputs_at(source: str) -> Any:
+    """The same where there are labels, else the inputs alone."""
+    from assay import data
+
+    try:
+        return data_at(source)
+    except MissingLabelsError:
+        path, options = path_and_options(source)
+        options.pop("classes", None)  # without labels nothing is numbered
+        with said_for_paths(path):
+            return data.read_inputs(path, **options)
+
+
+def named_data(text: str) -> tuple[str, Any]:
+    """The name and the inputs of `name=data`; labels, where there are any, are passed over."""
+    name, equals, source = text.partition("=")
+    if not equals or not source or "?" in name:
+        raise InputError(f"expected --novelty name=data, got {text!r}; name the unknown classes")
+    found = data_or_inputs_at(source)
+    return name, found[0] if isinstance(found, tuple) else found
+
+
+def named(reference: str) -> Any:
+    """What `package.module:name` names."""
+    module_name, colon, name = reference.partition(":")
+    if not colon or not name:
+        raise InputError(f"expected package.module:name, got {reference!r}; name a function that returns it")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        return getattr(importlib.import_module(module_name), name)
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"expected a module named {module_name!r}, found none ({error}); run from its folder"
+            " or install it"
+        ) from error
+    except AttributeError as error:
+        raise InputError(
+            f"expected {name!r} in module {module_name!r}, found none; check the name"
+        ) from error

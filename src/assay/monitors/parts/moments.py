@@ -1,0 +1,200 @@
+"""Counts, means and scatter of every class, from a stream of features."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from assay.monitors.parts.class_rows import fitting_classes
+from assay.monitors.parts.row_blocks import in_blocks
+from assay.trace import Trace
+
+_PANEL = 128
+"""Columns of a product computed at a time (see `add_products`)."""
+
+_FIRST_LOOK = 2048
+"""Rows (or four per feature, if that is more) from which it can be told how precise sums have to be."""
+
+_SINGLE = 16.0
+"""Largest amplification (see `amplification`) at which rows are summed in single precision."""
+
+
+class ClassMoments:
+    """What Gaussian monitors need to know of N rows in C classes.
+
+    Rows are taken relative to an anchor near their class mean (the class's mean in the first block that has
+    it), so that nothing cancels however far the classes lie from the origin and from each other. Time is
+    that of one N x d x d product; memory is d^2 numbers, with `each_class` C d^2.
+
+    Sums are in double precision. Products within a block are in single, at half the price, while the rows
+    so far show that its rounding cannot matter; this is looked at again whenever there are eight times as
+    many. What was added before stays harmless, because scatter only grows.
+    """
+
+    def __init__(self, classes: int, dimensions: int, each_class: bool = False) -> None:
+        self.counts = _zeros(classes)
+        self.each_class = each_class
+        self._anchors = _zeros(classes, dimensions)
+        self._sums = _zeros(classes, dimensions)
+        self._products = _zeros(classes if each_class else 1, dimensions, dimensions)  # upper triangles
+        self._cubes = _zeros(classes, dimensions)
+        self._fourths = _zeros(classes)
+        self._dtype = torch.float64
+        self._next_look = math.inf if each_class else max(_FIRST_LOOK, 4 * dimensions)
+        self._room = _zeros(2, 0, dimensions)
+
+    @classmethod
+    def of(cls, traces: Iterator[Trace], layer: str, each_class: bool = False) -> "ClassMoments":
+        """Of the features of one layer, by class (see `fitting_classes`)."""
+        parts = ((trace.layer(layer), fitting_classes(trace), trace.logits) for trace in traces)
+        moments: ClassMoments | None = None
+        for features, classes, logits in in_blocks(parts):
+            if moments is None:
+                moments = cls(logits.shape[1], features.shape[1], each_class)
+            moments.add(features, classes)
+        assert moments is not None  # a stream without rows is refused by Monitor.fit
+        return moments
+
+    def add(self, features: Tensor, classes: Tensor) -> None:
+        counts = torch.bincount(classes, minlength=len(self.counts)).double()
+        self._anchor(features, classes, counts)
+        rows = self._centred(features, classes)
+        self.counts += counts
+        self._sums += torch.zeros_like(self._sums, dtype=rows.dtype).index_add_(0, classes, rows)
+        if self.each_class:
+            self._add_each(rows, classes)
+        else:
+            add_products(self._products[0], rows)
+        if self.rows >= self._next_look and features.dtype != torch.float64:
+            self._look()
+
+    @property
+    def rows(self) -> int:
+        return int(self.counts.sum())
+
+    @property
+    def seen(self) -> Tensor:
+        """The classes that have rows, in order."""
+        return self.counts.nonzero().squeeze(1)
+
+    @property
+    def means(self) -> Tensor:
+        """(C, d); zero for a class without rows."""
+        return self._anchors + self._offsets
+
+    @property
+    def mean(self) -> Tensor:
+        return self.counts @ self.means / self.rows
+
+    @property
+    def scatter(self) -> Tensor:
+        """(d, d): the sum over all rows of (x - mean of its class)(x - mean of its class)'."""
+        moved = self._offsets
+        return _whole(self._products.sum(dim=0)) - moved.T @ (moved * self.counts[:, None])
+
+    @property
+    def class_scatter(self) -> Tensor:
+        """(C, d, d): the same sum for each class; only with `each_class`."""
+        moved = self._offsets
+        return _whole(self._products) - self.counts[:, None, None] * moved[:, :, None] * moved[:, None, :]
+
+    @property
+    def between(self) -> Tensor:
+        """(d, d): what `scatter` lacks to the scatter about the mean of all rows."""
+        away = (self.means - self.mean) * self.counts[:, None].sqrt()
+        return away.T @ away
+
+    @property
+    def fourth(self) -> Tensor:
+        """(C,): the sum of ||x - mean of its class||^4; only with `each_class`.
+
+        The Ledoit-Wolf estimate needs it about the final mean. With y = x - anchor and m the mean of y,
+        ||y - m||^4 expands into sums that are known without a second pass:
+        ||y||^4 - 4 m'||y||^2 y + 4 m'yy'm + 2 ||m||^2 ||y||^2 - 4 ||m||^2 m'y + ||m||^4.
+        """
+        moved, counts = self._offsets, self.counts
+        length = moved.square().sum(dim=1)
+        squares = self._products.diagonal(dim1=1, dim2=2).sum(dim=1)
+        return (
+            self._fourths
+            - 4 * (moved * self._cubes).sum(dim=1)
+            + 4 * torch.einsum("ci,cij,cj->c", moved, _whole(self._products), moved)
+            + 2 * length * squares
+            - 3 * counts * length.square()  # the last two terms, as the y of a class sum to counts * m
+        )
+
+    @property
+    def _offsets(self) -> Tensor:
+        """From each anchor to its class mean."""
+        return self._sums / self.counts.clamp(min=1)[:, None]
+
+    def _look(self) -> None:
+        """Decide how precise the coming rows have to be; features that never vary round nothing."""
+        scatter = self.scatter
+        varies = scatter.diagonal() > 0
+        single = amplification(scatter[varies][:, varies]) <= _SINGLE
+        self._dtype = torch.float32 if single else torch.float64
+        self._next_look = 8 * self.rows
+
+    def _centred(self, features: Tensor, classes: Tensor) -> Tensor:
+        """The rows relative to their anchors, in memory that every block uses again."""
+        if len(features) > self._room.shape[1] or self._room.dtype != self._dtype:
+            self._room = torch.empty(2, *features.shape, dtype=self._dtype)
+        rows, anchors = self._room[0, : len(features)], self._room[1, : len(features)]
+        torch.index_select(self._anchors.to(self._dtype), 0, classes, out=anchors)
+        return torch.sub(features, anchors, out=rows)
+
+    def _anchor(self, rows: Tensor, classes: Tensor, counts: Tensor) -> None:
+        new = (self.counts == 0) & (counts > 0)
+        if new.any():
+            sums = torch.zeros_like(self._anchors).index_add_(0, classes, rows.double())
+            self._anchors[new] = (sums[new] / counts[new, None]).float().double()  # exact in both precisions
+
+    def _add_each(self, rows: Tensor, classes: Tensor) -> None:
+        squares = rows.square().sum(dim=1)
+        self._fourths.index_add_(0, classes, squares.square())
+        self._cubes.index_add_(0, classes, rows * squares[:, None])
+        for number in torch.bincount(classes).nonzero().squeeze(1).tolist():
+            add_products(self._products[number], rows[classes == number])
+
+
+def _zeros(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.float64)
+
+
+def amplification(scatter: Tensor) -> float:
+    """sqrt(tr R^-1 / d) of the correlation matrix R: 1 for independent features of any scale.
+
+    The rounding of a product of features i and j is eps of s_i s_j, so that of R is eps everywhere, and
+    squared Mahalanobis distances change by a share of about eps tr R^-1 / d. In single precision, averaged
+    over dozens of blocks, a limit of 16 keeps them to about 4e-6 of their value. Infinite where R is
+    singular.
+    """
+    spread = scatter.diagonal().sqrt()
+    correlation = (scatter / spread / spread[:, None]).float()  # enough to tell 16 from more
+    factor, failed = torch.linalg.cholesky_ex(correlation)
+    if failed or not torch.isfinite(factor).all():
+        return math.inf
+    inverse = torch.linalg.solve_triangular(factor, torch.eye(len(factor), dtype=factor.dtype), upper=False)
+    return float(inverse.norm() / len(factor) ** 0.5)
+
+
+def add_products(total: Tensor, rows: Tensor) -> None:
+    """Add rows' rows to the upper triangle of `total`, in place; the product is as precise as the rows.
+
+    Panel by panel, for little more than half the price of the whole product. BLAS has a routine for it that
+    torch does not offer; scipy does, but with threads of its own, which fight torch's for the cores.
+    """
+    for start in range(0, len(total), _PANEL):
+        panel, others = rows[:, start : start + _PANEL], rows[:, start:]
+        corner = total[start : start + _PANEL, start:]
+        if rows.dtype == total.dtype:
+            corner.addmm_(panel.T, others)
+        else:
+            corner.add_(panel.T @ others)
+
+
+def _whole(upper: Tensor) -> Tensor:
+    """The symmetric matrices of which these are the upper triangles."""
+    return upper.triu() + upper.triu(1).mT

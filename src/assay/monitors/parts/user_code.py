@@ -1,0 +1,75 @@
+"""The parent of monitors that call code of the user: everything a monitor owes except files."""
+
+import inspect
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from assay.errors import InputError, StorageError
+from assay.monitors.monitor import Monitor
+from assay.trace import Trace
+
+
+class _UserCode(Monitor):
+    """Saving is an error that says why, and what to do instead."""
+
+    instead: str
+    """The end of the sentence that saving answers with."""
+
+    code: str
+    """The parameter that is the user's code."""
+
+    name: str | None
+    """What the user calls it, by which results that are kept know it."""
+
+    @property
+    def nbytes(self) -> int:
+        return 0
+
+    def state(self) -> NoReturn:
+        raise StorageError(f"expected a monitor that a file can keep, got {self!r}; {self.instead}")
+
+    def stated(self) -> dict[str, Any]:
+        """What it is known by: its name, which the user gives since code has no hash, and its settings."""
+        if not self.name:
+            raise InputError(
+                f"expected a {type(self).__name__} with a name where results are kept, got {self!r}, whose "
+                "code nothing tells from other code; pass name=, and another one when the code changes"
+            )
+        names = [name for name in inspect.signature(type(self)).parameters if name != self.code]
+        return {name: getattr(self, name) for name in names} | {"learned": self._learned()}
+
+    def _learned(self) -> dict[str, Any]:
+        """What of the fitted state can be hashed."""
+        return {}
+
+    def __repr__(self) -> str:
+        names = inspect.signature(type(self)).parameters
+        arguments = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in names)
+        return f"{type(self).__name__}({arguments})"
+
+    def _forget(self) -> None:
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
+
+def one_score_per_row(answer: Any, trace: Trace, source: str) -> Tensor:
+    """The answer of a user's code as scores (N,); anything of another shape is an error."""
+    try:
+        scores = torch.as_tensor(answer)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"expected one number or truth value per row from {source}, got {type(answer).__name__}; "
+            f"return a tensor of shape ({len(trace)},)"
+        ) from error
+    if scores.shape != (len(trace),):
+        raise InputError(
+            f"expected one number or truth value per row from {source}, shape ({len(trace)},), "
+            f"got shape {tuple(scores.shape)}; reduce over everything but rows"
+        )
+    return scores.detach().cpu().double()
+
+
+def _shown(value: Any) -> str:
+    return getattr(value, "__qualname__", None) or repr(value)

@@ -1,0 +1,1 @@
+"""Which inputs people judge, what they said, and how far they agree."""

@@ -1,0 +1,185 @@
+"""Scores: what judges said about which inputs, checked, whether they are people, a csv or a function."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.omniinput.sampling.distribution import OutputDistribution
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Judge = Callable[[Tensor], Any]
+Annotations = Judge | pd.DataFrame
+
+JUDGE = "judge"
+"""The annotator's name where the scores come from a function."""
+
+ROWS_AT_A_TIME = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Items with the bin they lie in and the weight they have there; labels say who gave an item what.
+
+    `item_rows` are rows of the distribution's kept inputs, where known (-1 elsewhere).
+    """
+
+    item_bins: Integers
+    item_weights: Array
+    item_rows: Integers
+    label_items: Integers
+    label_annotators: Integers
+    label_scores: Array
+    annotators: tuple[str, ...]
+
+    @property
+    def item_scores(self) -> Array:
+        """The mean over those who judged it."""
+        size = len(self.item_bins)
+        count = np.bincount(self.label_items, minlength=size)
+        total = np.bincount(self.label_items, weights=self.label_scores, minlength=size)
+        return np.asarray(total / np.maximum(count, 1))
+
+    def of_items(self, chosen: NDArray[np.bool_]) -> "Scores":
+        """The same judges on some of the items."""
+        place = np.cumsum(chosen) - 1
+        labels = chosen[self.label_items]
+        return Scores(
+            self.item_bins[chosen],
+            self.item_weights[chosen],
+            self.item_rows[chosen],
+            place[self.label_items[labels]],
+            self.label_annotators[labels],
+            self.label_scores[labels],
+            self.annotators,
+        )
+
+
+def scores_of(dist: OutputDistribution, annotations: Annotations) -> Scores:
+    """Of every kept input if `annotations` is a function, else those in the frame."""
+    if isinstance(annotations, pd.DataFrame):
+        return framed_scores(annotations, len(dist.log_density))
+    if callable(annotations):
+        return judged_scores(dist, annotations)
+    raise InputError(
+        "expected annotations as a function of inputs or a DataFrame with columns bin, score and annotator, "
+        f"got {type(annotations).__name__}; read a file with assay.read_annotations"
+    )
+
+
+def judged_scores(dist: OutputDistribution, judge: Judge) -> Scores:
+    """Every distinct kept input, with the share of its bin it stands for, by one function."""
+    rows, weights = distinct_inputs(dist)
+    parts = torch.split(dist.kept.inputs[torch.from_numpy(rows)], ROWS_AT_A_TIME)
+    found = [_judged(judge, part) for part in parts]
+    scores = np.concatenate(found) if found else np.empty(0)
+    _check_range(scores)
+    count = np.arange(len(rows))
+    return Scores(dist.kept.bins[rows], weights, rows, count, np.zeros_like(count), scores, (JUDGE,))
+
+
+def distinct_inputs(dist: OutputDistribution) -> tuple[Integers, Array]:
+    """The first row of each distinct kept input, and all its rows' weight in units of the bin's largest."""
+    inputs, bins, log_weights = dist.kept.inputs, dist.kept.bins, dist.kept.log_weights
+    if not len(bins):
+        return np.empty(0, dtype=np.int64), np.empty(0)
+    top = np.full(bins.max() + 1, -np.inf)
+    np.maximum.at(top, bins, log_weights)
+    _, rows, owner = np.unique(inputs.flatten(1).numpy(), axis=0, return_index=True, return_inverse=True)
+    weights = np.bincount(owner.ravel(), weights=np.exp(log_weights - top[bins])).astype(np.float64)
+    order = np.argsort(rows)
+    return rows[order].astype(np.int64), weights[order]
+
+
+def _judged(judge: Judge, inputs: Tensor) -> Array:
+    given = judge(inputs)
+    scores = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+    if scores.shape != (len(inputs),) or scores.dtype.kind not in "biuf":
+        raise InputError(
+            f"expected one score per input, shape ({len(inputs)},), from the judge, got {scores.dtype} of "
+            f"shape {scores.shape}; return a number from 0 to 1 for every input of the batch"
+        )
+    return scores.astype(np.float64)
+
+
+def framed_scores(frame: pd.DataFrame, bins: int) -> Scores:
+    """Rows are labels; skipped ones (no score) and hidden repeats do not count.
+
+    Columns bin and score are needed; annotator tells people apart, item says which labels are about one input
+    (without it every label is about another), weight what an input counts within its bin, row which of the
+    distribution's kept inputs it is.
+    """
+    _check_columns(frame)
+    rows = frame[frame["score"].notna()]
+    if "repeat" in rows:
+        rows = rows[rows["repeat"] == 0]
+    if rows.empty:
+        raise InputError("expected at least one annotation with a score, got none; annotate some inputs")
+    scores = _numbers(rows, "score")
+    _check_range(scores)
+    row_bins = _bins(rows, bins)
+    names = rows["annotator"].astype(str) if "annotator" in rows else pd.Series(JUDGE, index=rows.index)
+    annotators, people = np.unique(names.to_numpy(), return_inverse=True)
+    keys = rows["item"].astype(str).to_numpy() if "item" in rows else np.arange(len(rows))
+    _, first, items = np.unique(keys, return_index=True, return_inverse=True)
+    _check_one_bin(row_bins, items, first)
+    weights = _numbers(rows, "weight")[first] if "weight" in rows else np.ones(len(first))
+    if not (np.isfinite(weights) & (weights > 0)).all():
+        raise InputError(
+            f"expected positive weights, got {weights.min():.4g}; leave the column out for equal ones"
+        )
+    kept = _numbers(rows, "row")[first].astype(np.int64) if "row" in rows else np.full(len(first), -1)
+    return Scores(row_bins[first], weights, kept, items, people, scores, tuple(map(str, annotators)))
+
+
+def _check_columns(frame: pd.DataFrame) -> None:
+    missing = [name for name in ("bin", "score") if name not in frame]
+    if missing:
+        raise InputError(
+            f"expected annotations with columns bin, score and annotator, got {', '.join(map(str, frame))}; "
+            f"add {' and '.join(missing)}"
+        )
+
+
+def _numbers(rows: pd.DataFrame, column: str) -> Array:
+    found = pd.to_numeric(rows[column], errors="coerce").to_numpy(dtype=np.float64)
+    if np.isnan(found).any():
+        bad = rows[column].iloc[int(np.isnan(found).argmax())]
+        raise InputError(f"expected numbers in the column {column}, got {bad!r}; correct that row")
+    return found
+
+
+def _check_range(scores: Array) -> None:
+    outside = ~((scores >= 0) & (scores <= 1))
+    if outside.any():
+        raise InputError(
+            f"expected scores from 0 (wrong) to 1 (right), got {scores[outside][0]:.4g} in row "
+            f"{int(outside.argmax())}; rescale or correct them"
+        )
+
+
+def _bins(rows: pd.DataFrame, bins: int) -> Integers:
+    found = _numbers(rows, "bin")
+    wrong = (found != np.floor(found)) | (found < 0) | (found >= bins)
+    if wrong.any():
+        raise InputError(
+            f"expected bins from 0 to {bins - 1}, those of the distribution, got {found[wrong][0]:g}; "
+            "annotate inputs of this distribution"
+        )
+    return found.astype(np.int64)
+
+
+def _check_one_bin(bins: Integers, items: Integers, first: Integers) -> None:
+    apart = bins != bins[first][items]
+    if apart.any():
+        raise InputError(
+            f"expected every item in one bin, got one in bins {bins[first][items][apart][0]} and "
+            f"{bins[apart][0]}; use a different item for every input"
+        )

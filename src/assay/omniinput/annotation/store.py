@@ -1,0 +1,289 @@
+"""AnnotationStore: items and labels in one SQLite file; a label is on disk before `label` returns."""
+
+import contextlib
+import datetime
+import json
+import math
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import torch
+
+from assay.errors import InputError, StorageError
+from assay.omniinput.annotation.items import AnnotationItems
+from assay.omniinput.annotation.order import Turn
+from assay.storage import write_whole
+
+FORMAT_VERSION = 1
+
+SCHEMA = """
+create table facts (name text primary key, value text not null) without rowid;
+create table items (
+  item integer primary key, bin integer not null, weight integer not null, shared integer not null,
+  input blob not null, text text
+);
+create table labels (
+  place integer primary key,
+  item integer not null references items, annotator text not null, repeat integer not null,
+  score real check (score between 0 and 1), seconds real, time text not null,
+  unique (item, annotator, repeat)
+);
+"""
+
+
+@dataclass(frozen=True)
+class Label:
+    """What an annotator said in a turn; no score means skipped."""
+
+    turn: Turn
+    annotator: str
+    score: float | None
+    seconds: float | None = None
+
+
+class AnnotationStore:
+    """A file that holds what is to be annotated and every label given.
+
+    SQLite with a sync at every commit: a label is whole and in this one file, or not there. A label is
+    known by item, annotator and showing, so that giving it again replaces it. With `writing`, the store is
+    this process's alone until it ends, in whatever way; others may still read it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, writing: bool = False) -> None:
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise StorageError(f"expected a store of annotations at {self.path}, found none; check the path")
+        self._writer = _sole_writer(self.path) if writing else None
+        self._lock = threading.Lock()
+        with _clear_errors(self.path):
+            self._connection = _connected(self.path)
+            facts = dict(self._connection.execute("select name, value from facts"))
+        if facts.get("format") != "assay annotations" or int(facts["version"]) > FORMAT_VERSION:
+            raise StorageError(
+                f"expected {self.path} to be a store of annotations that this assay can read, got format "
+                f"{facts.get('format')!r} version {facts.get('version')!r}; choose another file or upgrade"
+            )
+        self.run, self.token = facts["run"], facts["token"]
+        self.seed, self.repeats = int(facts["seed"]), float(facts["repeats"])
+        self.overlap = float(facts["overlap"])
+        self._shape, self._values = tuple(json.loads(facts["shape"])), int(facts["values"])
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        items: AnnotationItems,
+        *,
+        overlap: float = 0.2,
+        repeats: float = 0.05,
+        seed: int = 0,
+    ) -> None:
+        """A new store for these items.
+
+        overlap: the share of items that every annotator judges (others are judged once, by whoever comes to
+        them first); repeats: the share that an annotator sees twice.
+        """
+        for name, share in (("overlap", overlap), ("repeats", repeats)):
+            if not 0 <= share <= 1:
+                raise InputError(f"expected {name} as a share from 0 to 1, got {share:g}")
+        if not len(items):
+            raise InputError("expected at least one item to annotate, got none; choose more")
+        facts = {
+            "format": "assay annotations",
+            "version": str(FORMAT_VERSION),
+            "run": items.run,
+            "token": secrets.token_urlsafe(16),
+            "seed": str(seed),
+            "repeats": str(repeats),
+            "overlap": str(overlap),
+            "shape": json.dumps(list(items.inputs.shape[1:])),
+            "values": str(items.values),
+        }
+        target = Path(path)
+        with contextlib.closing(_sole_writer(target)):  # two servers that start at once must not both make it
+            if target.exists():
+                raise StorageError(f"{target} exists already; open it, or choose another name")
+            write_whole(target, lambda temporary: _made(temporary, facts, items, overlap, seed))
+            target.chmod(0o600)  # it holds the token
+
+    def close(self) -> None:
+        self._connection.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def check_run(self, run: str) -> None:
+        """Refuse another distribution's store."""
+        if run != self.run:
+            raise InputError(
+                f"expected a store of this distribution's inputs, but {self.path} belongs to another run; "
+                "give the distribution it was made with, or another store (its labels are untouched)"
+            )
+
+    def add(self, items: AnnotationItems) -> None:
+        """More items of the same run; those already there count for both draws and keep their labels."""
+        self.check_run(items.run)
+        with self._lock, _clear_errors(self.path), _transaction(self._connection) as connection:
+            _insert(connection, items, self.overlap, self.seed)
+
+    def label(self, label: Label) -> None:
+        """Write one label; returns when it is on disk."""
+        self.add_labels([label])
+
+    def add_labels(self, labels: list[Label]) -> None:
+        """Write labels, all of them or none."""
+        for label in labels:
+            if label.score is not None and not 0 <= label.score <= 1:
+                raise InputError(
+                    f"expected a score from 0 to 1, got {label.score:g}; choose one of the scale"
+                )
+            if label.seconds is not None and not 0 <= label.seconds < math.inf:
+                raise InputError(
+                    f"expected seconds from 0 on, got {label.seconds:g}; leave them empty if unknown"
+                )
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        rows = [(*one.turn, one.annotator, one.score, one.seconds, now) for one in labels]
+        with self._lock, _clear_errors(self.path), _transaction(self._connection) as connection:
+            connection.executemany(
+                "insert into labels (item, repeat, annotator, score, seconds, time) "
+                "values (?, ?, ?, ?, ?, ?) on conflict do update "
+                "set score = excluded.score, seconds = excluded.seconds",
+                rows,
+            )
+
+    def given(self) -> list[Label]:
+        """Every label, in the order first given."""
+        query = "select item, repeat, annotator, score, seconds from labels order by place"
+        with self._lock, _clear_errors(self.path):
+            rows = self._connection.execute(query).fetchall()
+        return [Label(Turn(item, repeat), *rest) for item, repeat, *rest in rows]
+
+    def labels(self) -> pd.DataFrame:
+        """Every label with its item's bin and weight, in the order given: what `precision_recall` takes."""
+        query = (
+            "select item, item as row, bin, weight, score, annotator, repeat, seconds, time "
+            "from labels join items using (item) order by place"
+        )
+        with self._lock, _clear_errors(self.path):
+            found = pd.read_sql_query(query, self._connection)
+        return found.astype({"score": np.float64, "seconds": np.float64})
+
+    def items(self) -> AnnotationItems:
+        """What is to be annotated."""
+        with self._lock, _clear_errors(self.path):
+            rows = self._connection.execute("select item, bin, weight, input, text from items order by item")
+            columns: list[tuple[Any, ...]] = list(zip(*rows.fetchall(), strict=True))
+        inputs = np.stack([np.frombuffer(blob, dtype="<i8") for blob in columns[3]]).astype(np.int64)
+        texts = None if columns[4][0] is None else list(columns[4])
+        item, bins, weights = (np.array(column, dtype=np.int64) for column in columns[:3])
+        tensor = torch.from_numpy(inputs).reshape(-1, *self._shape)
+        return AnnotationItems(item, bins, weights, tensor, texts, self._values, self.run)
+
+    def shared(self) -> frozenset[int]:
+        """The items that every annotator judges."""
+        with self._lock, _clear_errors(self.path):
+            return frozenset(
+                row[0] for row in self._connection.execute("select item from items where shared")
+            )
+
+
+def is_store(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as every SQLite file does."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
+
+
+def _made(path: str, facts: dict[str, str], items: AnnotationItems, overlap: float, seed: int) -> None:
+    with _clear_errors(Path(path)), contextlib.closing(_connected(Path(path))) as connection:
+        connection.executescript(SCHEMA)
+        with _transaction(connection):
+            connection.executemany("insert into facts values (?, ?)", facts.items())
+            _insert(connection, items, overlap, seed)
+
+
+def _insert(connection: sqlite3.Connection, items: AnnotationItems, overlap: float, seed: int) -> None:
+    generator = np.random.default_rng([seed, len(items)])
+    shared = generator.random(len(items)) < overlap
+    rows = [
+        (
+            int(items.rows[place]),
+            int(items.bins[place]),
+            int(items.counts[place]),
+            int(shared[place]),
+            items.inputs[place].numpy().astype("<i8").tobytes(),
+            None if items.texts is None else items.texts[place],
+        )
+        for place in range(len(items))
+    ]
+    connection.executemany(
+        "insert into items values (?, ?, ?, ?, ?, ?) "
+        "on conflict (item) do update set weight = weight + excluded.weight",
+        rows,
+    )
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+    # Not a write-ahead log: what is confirmed is in this one file, so that a copy of it is complete. `extra`
+    # syncs the folder too, or a journal could come back after a power cut and take the last label away.
+    connection.execute("pragma journal_mode = delete")
+    connection.execute("pragma synchronous = extra")
+    connection.execute("pragma foreign_keys = on")
+    return connection
+
+
+def _sole_writer(path: Path) -> sqlite3.Connection:
+    """A lock that the system lets go of when the process ends, however it ends."""
+    beside = path.with_name(path.name + ".lock")
+    with _clear_errors(path):
+        holder = sqlite3.connect(beside, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        holder.execute("begin exclusive")
+    except sqlite3.OperationalError as error:
+        holder.close()
+        raise StorageError(
+            f"another server has {path} open; use the address it printed, or stop it first"
+        ) from error
+    return holder
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    connection.execute("begin immediate")
+    try:
+        yield connection
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+@contextlib.contextmanager
+def _clear_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.IntegrityError as error:
+        raise InputError(
+            f"expected labels of items in {path}, got another ({error}); reload the page"
+        ) from error
+    except (sqlite3.Error, OSError) as error:
+        raise StorageError(
+            f"cannot use {path}: {error}; free space or check the disk (labels already given are safe)"
+        ) from error

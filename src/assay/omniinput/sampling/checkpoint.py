@@ -1,0 +1,142 @@
+"""Checkpoint: a run on disk, from which it goes on exactly as if it had never stopped."""
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from assay.errors import InputError
+from assay.omniinput.sampling.distribution import OutputDistribution
+from assay.omniinput.sampling.plan import Budget, Plan
+from assay.omniinput.sampling.problem import Evaluated, Problem, SamplingError
+from assay.omniinput.sampling.space import InputSpace
+from assay.storage import load, save, storable
+
+COMPARED = 64
+"""Inputs of a checkpoint that are evaluated again before the run goes on."""
+
+ROUNDING = 1e-4
+"""Of the size of the outputs. Single precision in batches of another size moved those of a residual network
+of 19 layers and of a transformer of 6 by 3e-7 at most, and a model this close has the same densities."""
+
+HALF_ROUNDING = 1e-2
+"""The same where the weights are known to be equal: half precision has steps of 0.004."""
+
+
+class Run(Protocol):
+    """What samplers share: they advance by chunks until finished, and can be stopped between any two."""
+
+    plan: Plan
+    budget: Budget
+
+    @property
+    def problem(self) -> Problem: ...
+
+    @property
+    def finished(self) -> bool: ...
+
+    def begin(self) -> None: ...
+
+    def advance(self) -> None: ...
+
+    def snapshot(self) -> dict[str, Any]: ...
+
+    def restore(self, snapshot: dict[str, Any]) -> None: ...
+
+    def evaluated(self) -> list[Evaluated]: ...
+
+    def distribution(self) -> OutputDistribution | None:
+        """What was found so far; None before anything that could give one was sampled."""
+
+    @property
+    def seen(self) -> tuple[float, float] | None:
+        """The least and the largest output met, where the sampler keeps them."""
+
+
+@storable("omniinput.Checkpoint")
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """The snapshot of a run, and what it was asked, so that it is never continued as something else."""
+
+    plan: Plan
+    space: InputSpace
+    method: str
+    model: str | None
+    """A hash of the model's weights, where it has any (see `model_identity`)."""
+    elapsed: float
+    snapshot: dict[str, Any]
+
+
+@dataclass
+class Keeper:
+    """Writes checkpoints of a run to `path`, at most one every `every` seconds; without a path, none."""
+
+    path: str | os.PathLike[str] | None
+    space: InputSpace
+    method: str
+    model: str | None
+    every: float
+    written: float = field(default_factory=time.monotonic)
+
+    def resume(self, run: Run) -> bool:
+        """Take up the run on disk, if there is one; refuse it if it answers another question."""
+        if self.path is None or not Path(self.path).exists():
+            return False
+        found: Checkpoint = load(self.path, kind="omniinput.Checkpoint")
+        differences = found.plan.differences(run.plan)
+        differences += [] if _same(found.space, self.space) else ["space"]
+        differences += [] if found.method == self.method else ["sampler or kernel"]
+        if differences:
+            raise InputError(
+                f"expected {self.path} to hold a run with the same settings, got one with another "
+                f"{' and '.join(differences)}; resume with the same settings or remove the file"
+            )
+        known = found.model is not None and self.model is not None
+        if known and found.model != self.model:
+            raise self._of_another_model("its weights differ")
+        run.restore(found.snapshot)
+        self._check_outputs(run, HALF_ROUNDING if known else ROUNDING)
+        run.budget.earlier = found.elapsed
+        return True
+
+    def _check_outputs(self, run: Run, rounding: float) -> None:
+        """Evaluate some of the inputs on disk again: the same model gives the same outputs."""
+        sites, then = (torch.cat(parts) for parts in zip(*run.evaluated(), strict=True))
+        chosen = then.argsort()[torch.linspace(0, len(then) - 1, min(COMPARED, len(then))).round().long()]
+        sites, then = sites[chosen], then[chosen]
+        try:
+            now = run.problem.again(sites)
+        except SamplingError as error:
+            raise self._of_another_model(f"on its inputs this one fails, {error}") from error
+        size = then.abs() + then.abs().quantile(0.75)  # of its own, or usual where sums cancel to nearly zero
+        differ = ~((now - then).abs() <= rounding * size)
+        if differ.any():
+            row = int(differ.nonzero()[0])
+            raise self._of_another_model(
+                f"{int(differ.sum())} of {len(then)} inputs kept there have another output, such as "
+                f"{float(now[row]):.6g} now and {float(then[row]):.6g} then"
+            )
+
+    def _of_another_model(self, reason: str) -> InputError:
+        return InputError(
+            f"expected {self.path} to hold a run of this model, got that of another: {reason}; give every "
+            "model a checkpoint of its own, or remove the file"
+        )
+
+    def keep(self, run: Run, now: bool = False) -> None:
+        """Between two chunks: write if it is time."""
+        if self.path is None or not (now or time.monotonic() - self.written >= self.every):
+            return
+        taken = Checkpoint(run.plan, self.space, self.method, self.model, run.budget.elapsed, run.snapshot())
+        save(taken, self.path)
+        self.written = time.monotonic()
+
+
+def _same(one: InputSpace, other: InputSpace) -> bool:
+    if one.shape != other.shape or one.values != other.values:
+        return False
+    pairs = ((one.template, other.template), (one.free, other.free))
+    return all(torch.equal(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None)

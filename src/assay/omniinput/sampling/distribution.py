@@ -1,0 +1,185 @@
+"""OutputDistribution: how many of all inputs a model maps to each output, with errors and examples."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from assay.errors import InputError
+from assay.omniinput.sampling.convergence import Reason
+from assay.omniinput.sampling.space import InputSpace
+from assay.storage import storable
+from assay.table import tabled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+
+
+@storable("omniinput.Samples")
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Representative inputs of all bins: whole inputs, outputs, bin, and log weight within the bin."""
+
+    inputs: Tensor
+    outputs: Array
+    bins: NDArray[np.int64]
+    log_weights: Array
+    texts: list[str] | None = None
+
+    def state(self) -> dict[str, Any]:
+        """For storage: columns as tensors, since numpy arrays without entries cannot be written."""
+        return {
+            "inputs": self.inputs,
+            "outputs": torch.tensor(self.outputs),
+            "bins": torch.tensor(self.bins),
+            "log_weights": torch.tensor(self.log_weights),
+            "texts": self.texts,
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Samples":
+        columns = {"outputs", "bins", "log_weights"}
+        return cls(**{name: value.numpy() if name in columns else value for name, value in state.items()})
+
+    @classmethod
+    def none(cls, space: InputSpace) -> "Samples":
+        empty = np.empty(0)
+        inputs = torch.empty(0, *space.shape, dtype=torch.int64)
+        return cls(inputs, empty, np.empty(0, dtype=np.int64), empty)
+
+
+@storable("OutputDistribution")
+@dataclass(frozen=True, eq=False)
+class OutputDistribution:
+    """The output distribution rho(z) of paper Eq. 1, in logarithms because it spans hundreds of orders.
+
+    `log_density[b]` is the natural log of the share of all inputs whose output lies in bin b, from edges[b]
+    up to but not including edges[b + 1] (the last bin includes its upper edge); NaN where no sample ever
+    fell, which is not the same as zero. `error` is its standard error from time blocks. `copies` are
+    bootstrap copies of it, for errors of anything computed from it. After cross-model normalisation the
+    density is in units of the shared inputs of two models instead of all inputs.
+    """
+
+    title: ClassVar[str] = "Output distribution over the input space"
+
+    edges: Array
+    log_density: Array
+    error: Array
+    space: InputSpace
+    kept: Samples
+    copies: Array
+    diagnostics: Mapping[str, Any]
+    reasons: tuple[Reason, ...] = ()
+    normalisation: str = "entire"
+    output_name: str = field(default="output")
+
+    @property
+    def converged(self) -> bool:
+        """Whether every check passed; `reasons` says which did not."""
+        return not self.reasons
+
+    @property
+    def visited(self) -> NDArray[np.bool_]:
+        return ~np.isnan(self.log_density)
+
+    @property
+    def log_counts(self) -> Array:
+        """The natural log of the number of inputs in each bin."""
+        return self.log_density + self.space.log_size
+
+    @property
+    def centres(self) -> Array:
+        return (self.edges[1:] + self.edges[:-1]) / 2
+
+    def samples(self, bin: int) -> Tensor:
+        """Representative inputs of one bin, (n, *shape); weigh them by `weights(bin)`."""
+        return self.kept.inputs[torch.from_numpy(self._rows(bin))]
+
+    def outputs(self, bin: int) -> Array:
+        """The outputs of `samples(bin)`."""
+        return np.asarray(self.kept.outputs[self._rows(bin)])
+
+    def weights(self, bin: int) -> Array:
+        """What share of the bin's inputs each of `samples(bin)` stands for; sums to 1."""
+        logs = self.kept.log_weights[self._rows(bin)]
+        weights = np.exp(logs - logs.max()) if len(logs) else logs
+        return np.asarray(weights / weights.sum() if len(logs) else weights)
+
+    def texts(self, bin: int) -> list[str]:
+        """`samples(bin)` as text, where a decoder was given; otherwise their numbers."""
+        rows = self._rows(bin)
+        if self.kept.texts is not None:
+            return [self.kept.texts[row] for row in rows]
+        return [" ".join(map(str, row.flatten().tolist())) for row in self.samples(bin)]
+
+    def _rows(self, bin: int) -> NDArray[np.int64]:
+        bins = len(self.log_density)
+        if not -bins <= bin < bins:
+            raise InputError(
+                f"expected a bin from 0 to {bins - 1}, got {bin}; the distribution has {bins} bins"
+            )
+        return np.flatnonzero(self.kept.bins == bin % bins)
+
+    def summary(self) -> str:
+        """What was found, how sure it is, and what to do where it is not."""
+        if not self.visited.any():
+            return f"No sampled input had an output between {self.edges[0]:.4g} and {self.edges[-1]:.4g}."
+        seen = np.flatnonzero(self.visited)
+        span = (np.nanmax(self.log_density) - np.nanmin(self.log_density)) / math.log(10)
+        top = int(np.nanargmax(self.log_density))
+        lines = [
+            f"Of all 10^{self.space.log_size / math.log(10):.1f} possible inputs, the largest share has an "
+            f"output between {self.edges[top]:.4g} and {self.edges[top + 1]:.4g}; the shares of the "
+            f"{len(seen)} visited bins span {span:.1f} orders of magnitude.",
+            f"The standard error of the natural log of a share is {np.nanmedian(self.error):.2g} in the "
+            f"median bin and {np.nanmax(self.error):.2g} in the worst.",
+        ]
+        never = len(self.log_density) - len(seen)
+        if never:
+            lines.append(
+                f"{never} bins were never visited: such inputs are rarer than those found, if any exist."
+            )
+        verdict = "Every convergence check passed."
+        if self.reasons:
+            failed = "; ".join(map(str, self.reasons))
+            verdict = f"Not converged: {failed}. Sample longer before relying on these bins."
+        return " ".join([*lines, verdict])
+
+    @tabled
+    def to_frame(self) -> pd.DataFrame:
+        """A row per bin: its edges, log density and error, log count, effective sample size, inputs kept."""
+        effective = self.diagnostics.get("effective_sample_size")
+        bins = len(self.log_density)
+        return pd.DataFrame(
+            {
+                "bin": np.arange(bins),
+                "lower": self.edges[:-1],
+                "upper": self.edges[1:],
+                "log_density": self.log_density,
+                "error": self.error,
+                "log_count": self.log_counts,
+                "effective_sample_size": np.full(bins, np.nan) if effective is None else effective,
+                "visited": self.visited,
+                "samples": np.bincount(self.kept.bins, minlength=bins)[:bins],
+            }
+        )
+
+    def plot(self) -> "Figure":
+        """Log density over the output, with a band of two standard errors."""
+        from assay.omniinput.sampling.figures import density_figure
+
+        return density_figure(self)
+
+    def figures(self) -> "list[Figure]":
+        """The density, and a strip of representative inputs per bin."""
+        from assay.omniinput.sampling.figures import density_figure, samples_figure
+
+        return [density_figure(self), samples_figure(self)]

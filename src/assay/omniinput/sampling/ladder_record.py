@@ -1,0 +1,98 @@
+"""LadderRecord: what the chains of one ladder did: fine-bin counts in time blocks, and inputs per bin."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from assay.omniinput.sampling.representatives import Representatives, keys_of
+from assay.omniinput.sampling.time_blocks import TimeBlocks
+from assay.storage import storable
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+FINE_WIDTH = 0.1  # of beta times the width of a fine bin; 0.1 to 0.3 equals MBAR to 0.002 nats
+MOST_FINE_BINS = 20_000
+
+
+def fine_edges(edges: Array, low: float, high: float, steepest: float) -> Array:
+    """Edges that cut every reported bin into equal parts, and go on in the same width to low and high."""
+    widths = np.diff(edges)
+    span = max(high, edges[-1]) - min(low, edges[0])
+    width = max(FINE_WIDTH / max(steepest, 1e-300), span / MOST_FINE_BINS)
+    width = min(width, float(widths.min()))
+    parts = np.maximum(1, np.ceil(widths / width)).astype(int)
+    inside = [
+        np.linspace(left, right, n + 1)[:-1] for left, right, n in zip(edges, edges[1:], parts, strict=False)
+    ]
+    below = np.arange(edges[0] - width, low - 10 * width, -width)[::-1]
+    # The last reported bin is closed: an output equal to its upper edge is inside.
+    top = np.nextafter(edges[-1], np.inf)
+    above = np.arange(top + width, high + 10 * width, width)
+    return np.concatenate([below, *inside, [top], above])
+
+
+def bin_index(outputs: Array, edges: Array) -> Index:
+    """The reported bin of each output, -1 outside; bins are half-open, the last one is closed."""
+    index = np.searchsorted(edges, outputs, side="right") - 1
+    index[outputs == edges[-1]] = len(edges) - 2
+    index[(outputs < edges[0]) | (outputs > edges[-1])] = -1
+    return np.asarray(index, dtype=np.int64)
+
+
+@storable("omniinput.LadderRecord")
+@dataclass
+class LadderRecord:
+    """Counts of all rungs together suffice for reweighting, since every rung gives equally many samples."""
+
+    edges: Array
+    fine: Array
+    ensembles: int
+    blocks: TimeBlocks
+    representatives: Representatives
+    steps: int = 0
+    lowest: float = np.inf
+    highest: float = -np.inf
+
+    @classmethod
+    def start(cls, edges: Array, fine: Array, ensembles: int, keep: int, sites: int) -> "LadderRecord":
+        return cls(edges, fine, ensembles, TimeBlocks({}), Representatives.empty(len(edges) - 1, keep, sites))
+
+    @property
+    def owner(self) -> Index:
+        """The reported bin of every fine bin, -1 outside."""
+        starts = np.concatenate([[-np.inf], self.fine])
+        return np.where(
+            (starts >= self.edges[0]) & (starts < self.edges[-1]),
+            np.searchsorted(self.edges, starts, side="right") - 1,
+            -1,
+        )
+
+    def add(self, outputs: Array) -> None:
+        """The outputs of a chunk of steps: (steps, ensembles, rungs)."""
+        steps, ensembles, _ = outputs.shape
+        cells = np.searchsorted(self.fine, outputs, side="right")
+        size = len(self.fine) + 1
+        place = cells + (np.arange(ensembles) * size)[:, None]
+        counts = np.bincount(place.ravel(), minlength=ensembles * size).astype(np.float64)
+        sums = np.bincount(place.ravel(), outputs.ravel(), ensembles * size).astype(np.float64)
+        self.blocks.add(
+            {
+                "counts": counts.reshape(ensembles, size),
+                "sums": sums.reshape(ensembles, size),
+                "rungs": outputs.sum(axis=0),
+                "steps": np.array(float(steps)),
+            }
+        )
+        self.steps += steps
+        self.lowest = min(self.lowest, float(outputs.min()))
+        self.highest = max(self.highest, float(outputs.max()))
+
+    def offer(self, sites: Tensor, outputs: Array, generator: torch.Generator) -> None:
+        """States that may serve as representative inputs, each visit equally likely."""
+        equal = np.zeros(len(outputs))
+        index = bin_index(outputs, self.edges)
+        self.representatives.offer(sites, outputs, equal, keys_of(equal, generator), index)

@@ -1,0 +1,75 @@
+"""Plan and Budget: what was asked of a sampling run, and how much of it is spent."""
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.omniinput.sampling.ladder import Reach
+from assay.storage import storable
+
+Array = NDArray[np.float64]
+
+DEFAULT_BINS = 40
+
+
+@storable("omniinput.Plan")
+@dataclass(frozen=True)
+class Plan:
+    """The settings of a run; a checkpoint is resumed only under an equal plan.
+
+    `edges` are the reported bins; without them `bins` equal ones cover what the ladder reaches.
+    """
+
+    edges: Array | None
+    bins: int = DEFAULT_BINS
+    seed: int = 0
+    ensembles: int = 2
+    replicas: int | None = None
+    most_replicas: int = 96
+    swap_every: int = 1
+    keep: int = 64
+    adapt_share: float = 0.2
+
+    def reach(self) -> Reach:
+        if self.edges is None:
+            return Reach(None, None)
+        return Reach(_pair(self.edges[:2]), _pair(self.edges[-2:]))
+
+    def differences(self, other: "Plan") -> list[str]:
+        """The names of the settings that differ."""
+        return [
+            name
+            for name in self.__dataclass_fields__
+            if not np.array_equal(np.asarray(getattr(self, name)), np.asarray(getattr(other, name)))
+        ]
+
+
+def _pair(edges: Array) -> tuple[float, float]:
+    return float(edges[0]), float(edges[1])
+
+
+@dataclass
+class Budget:
+    """At most so many evaluations, so many seconds, or both; `earlier` were spent before a resume."""
+
+    evaluations: int | None
+    seconds: float | None
+    earlier: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def elapsed(self) -> float:
+        return self.earlier + time.monotonic() - self.started
+
+    def fraction(self, evaluations: int) -> float:
+        """The share that is spent, 1 or more when nothing is left."""
+        by_count = evaluations / self.evaluations if self.evaluations else 0.0
+        by_time = self.elapsed / self.seconds if self.seconds else 0.0
+        return max(by_count, by_time)
+
+    def allows(self, evaluations: int) -> bool:
+        """Whether a total of so many evaluations would stay inside."""
+        enough = self.evaluations is None or evaluations <= self.evaluations
+        return enough and (self.seconds is None or self.elapsed < self.seconds)

@@ -1,0 +1,105 @@
+"""Representatives: up to `keep` representative inputs per bin, from a stream of any length."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from assay.storage import storable
+
+Array = NDArray[np.float64]
+
+
+@storable("omniinput.Representatives")
+@dataclass
+class Representatives:
+    """Weighted sampling without replacement by exponential races (Efraimidis and Spirakis 2006).
+
+    Each candidate gets the key log weight + Gumbel noise; the largest `keep` keys of a bin stay.
+    `discarded` is the largest key a bin has turned away, from which `log_weights` makes the kept inputs
+    stand for all that were offered. The cost of an offer is that of sorting it.
+    """
+
+    bins: int
+    keep: int
+    sites: Tensor
+    outputs: Array
+    log_weights: Array
+    keys: Array
+    index: NDArray[np.int64]
+    discarded: Array
+
+    @classmethod
+    def empty(cls, bins: int, keep: int, sites: int) -> "Representatives":
+        none = np.empty(0)
+        return cls(
+            bins,
+            keep,
+            torch.empty(0, sites, dtype=torch.int64),
+            none,
+            none,
+            none,
+            np.empty(0, dtype=np.int64),
+            np.full(bins, -np.inf),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """For storage: columns as tensors, since numpy arrays without entries cannot be written."""
+        return {
+            name: torch.tensor(value) if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Representatives":
+        columns = {"outputs", "log_weights", "keys", "index", "discarded"}
+        return cls(**{name: value.numpy() if name in columns else value for name, value in state.items()})
+
+    def admits(self, index: NDArray[np.int64], keys: Array) -> NDArray[np.bool_]:
+        """Which candidates could stay; a cheap filter before their inputs are even copied."""
+        inside = (index >= 0) & (index < self.bins)
+        return np.asarray(inside & (keys > self.discarded[index.clip(0, self.bins - 1)]))
+
+    def offer(
+        self, sites: Tensor, outputs: Array, log_weights: Array, keys: Array, index: NDArray[np.int64]
+    ) -> None:
+        """Candidates with keys (see `keys_of`) and bins; those outside the bins are ignored."""
+        admitted = self.admits(index, keys)
+        if not admitted.any():
+            return
+        all_sites = torch.cat([self.sites, sites[torch.from_numpy(admitted)]])
+        columns = [
+            np.concatenate([mine, theirs[admitted]])
+            for mine, theirs in (
+                (self.outputs, outputs),
+                (self.log_weights, log_weights),
+                (self.keys, keys),
+                (self.index, index),
+            )
+        ]
+        order = np.lexsort((-columns[2], columns[3]))
+        sorted_index = columns[3][order]
+        rank = np.arange(len(order)) - np.searchsorted(sorted_index, sorted_index)
+        stays, goes = order[rank < self.keep], order[rank >= self.keep]
+        np.maximum.at(self.discarded, columns[3][goes], columns[2][goes])
+        self.sites = all_sites[torch.from_numpy(stays)]
+        self.outputs, self.log_weights, self.keys, self.index = (column[stays] for column in columns)
+
+    def evaluated(self) -> tuple[Tensor, Tensor]:
+        """The kept inputs and their outputs."""
+        return self.sites, torch.from_numpy(self.outputs)
+
+    def standing_weights(self) -> Array:
+        """Log Horvitz-Thompson weights: w / (1 - exp(-w e^-t)) with t the largest key turned away."""
+        with np.errstate(over="ignore"):
+            scaled = np.exp(self.log_weights - self.discarded[self.index])
+        chance = np.where(np.isinf(self.discarded[self.index]), 1.0, -np.expm1(-scaled))
+        return np.asarray(self.log_weights - np.log(chance))
+
+
+def keys_of(log_weights: Array, generator: torch.Generator) -> Array:
+    uniform = torch.rand(log_weights.shape, dtype=torch.float64, generator=generator)
+    return np.asarray(log_weights - np.log(-np.log(uniform.clamp(min=1e-300).numpy())))

@@ -1,0 +1,1 @@
+"""The ways to walk an input space, one per file; each owns its `distribution()`."""

@@ -1,0 +1,396 @@
+"""Multiple importance sampling from token-tempered ancestral samples of a causal language model.
+
+Sequences are drawn token by token from q_beta(x) = prod_t p(x_t | x_<t)^beta psi_t(x_t) / S_t(beta) at
+several beta, with psi what earlier draws showed to follow each token (see lookahead), and weighted by the
+balance heuristic (Veach and Guibas 1995), w = 1 / (N sum_j a_j q_beta_j(x)). One forward gives q at every
+beta, samples are independent, and sums of w count inputs absolutely. The last token is summed over instead of
+drawn (Rao-Blackwell): all its values are histogrammed with the weight of the first length - 1 tokens. The
+paper samples with tempering alone; on its kind of problem this needs far fewer evaluations.
+
+Where psi knows too little, the S that a sequence meets on its way differ by many nats and few sequences carry
+all the weight. Then sequences of one beta are resampled on the way by what they met so far (sequential Monte
+Carlo, Del Moral et al. 2006), which stays unbiased. Their q is no longer known, so each beta is trusted where
+its own outputs lie: by c_j(z), which goes with exp(-beta_j z) / Z_j and adds up to one, Z_j from batches
+before.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from assay.omniinput.sampling import convergence
+from assay.omniinput.sampling.assembly import assembled, common_diagnostics, kept_inputs
+from assay.omniinput.sampling.density_estimate import (
+    LEAST_BLOCKS,
+    RESAMPLES,
+    DensityEstimate,
+    bootstrap_error,
+)
+from assay.omniinput.sampling.distribution import OutputDistribution
+from assay.omniinput.sampling.kernels.suffix import LanguageProblem
+from assay.omniinput.sampling.ladder_record import bin_index
+from assay.omniinput.sampling.language_model import drawn_tokens, log_normalisers
+from assay.omniinput.sampling.lookahead import Lookahead
+from assay.omniinput.sampling.plan import Budget, Plan
+from assay.omniinput.sampling.problem import Evaluated
+from assay.omniinput.sampling.representatives import Representatives, keys_of
+from assay.omniinput.sampling.samplers.particles import effective_particles, resampled
+from assay.omniinput.sampling.samplers.proposal_betas import PILOT_BETAS, proposal_betas
+from assay.omniinput.sampling.time_blocks import TimeBlocks
+
+Array = NDArray[np.float64]
+
+PILOT_SHARE = 0.1  # half of it to choose the betas, half to look ahead at those
+BATCH, RESAMPLED_BATCH = 256, 1024
+LEAST_PARTICLES = 0.5  # effective share of the sequences of one beta, under which they are resampled
+LEAST_GROUP = 16  # sequences per beta and batch; fewer are not resampled
+SOME = 32  # rows of a batch that are kept until the next
+OFTEN = 1.0  # times per sequence and beta in the pilot: above it resampling is needed
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A batch of prefixes of length - 1 tokens, and the conditional of their last token."""
+
+    prefixes: torch.Tensor
+    outputs: Array  # negative log-likelihood of the prefix
+    log_weights: Array  # of the prefix, divided by the number of inputs
+    last: torch.Tensor  # (rows, values) log-probabilities of the last token
+    following: torch.Tensor | None  # (rows, length - 1, betas) ln S of what follows each token of the prefix
+
+    def some(self) -> Evaluated:
+        """Rows of all betas, completed by the first token."""
+        rows = torch.linspace(0, len(self.prefixes) - 1, min(SOME, len(self.prefixes))).long()
+        first = torch.zeros(len(rows), 1, dtype=torch.int64)
+        outputs = torch.from_numpy(self.outputs)[rows] - self.last[rows, 0].double()
+        return torch.cat([self.prefixes[rows], first], dim=1), outputs
+
+
+@dataclass
+class Importance:
+    """A run that can stop and go on at any batch: a pilot chooses the betas and learns to look ahead.
+
+    Then each beta gets an equal share.
+
+    What is kept are, per time block and bin, log sums of weights and of their squares, so the memory does not
+    grow with the samples. A batch costs length x values x proposals beside the model.
+    """
+
+    problem: LanguageProblem
+    plan: Plan
+    budget: Budget
+    generator: torch.Generator
+    share: float = 1.0
+    proposals: Array = field(default_factory=lambda: np.array(PILOT_BETAS))
+    edges: Array | None = None
+    pilot_sums: Array = field(default_factory=lambda: np.zeros((3, len(PILOT_BETAS))))
+    blocks: TimeBlocks = field(default_factory=lambda: TimeBlocks({}, in_logs=True))
+    representatives: Representatives | None = None
+    draws: int = 0
+    piloting: bool = True
+    lookahead: Lookahead | None = None
+    resampling: bool = False
+    resampled: Array = field(default_factory=lambda: np.zeros(2))  # batches of the pilot, and how often
+    log_totals: Array | None = None  # ln of Z, added up over batches, per beta
+    latest: Evaluated | None = None  # of the last batch, by which a checkpoint knows its model
+    _log_psi: torch.Tensor | None = None
+
+    def begin(self) -> None:
+        """Nothing is learned or drawn before the first batch."""
+        space = self.problem.lm.space
+        self.lookahead = Lookahead.none(len(self.proposals), space.sites - 1, space.values)
+
+    @property
+    def rows(self) -> int:
+        """Per batch."""
+        return self._rows(self.resampling)
+
+    def _rows(self, resampling: bool) -> int:
+        """The same number at every beta, so that the shares a_j are exact."""
+        total = RESAMPLED_BATCH if resampling else BATCH
+        if self.budget.evaluations is not None:
+            total = min(total, max(1, int(self.budget.evaluations * self.share) // 60))
+        each = max(1, total // len(self.proposals))
+        return each * len(self.proposals)
+
+    @property
+    def finished(self) -> bool:
+        spent = self.budget.fraction(self.problem.evaluations) >= self.share
+        return spent or not self.budget.allows(self.problem.evaluations + self.rows)
+
+    def advance(self) -> None:
+        """One batch, which the next one learns from; the first ones, the pilot, for nothing else."""
+        assert self.lookahead is not None
+        draw = self._draw()
+        self.latest = draw.some()
+        # A batch is unbiased whatever was learned from those before it, so learning never has to end.
+        if draw.following is not None:
+            self.lookahead.watch(draw.prefixes, draw.following)
+            self._log_psi = None
+        if self.piloting:
+            self._pilot(draw)
+        else:
+            self._add(draw)
+
+    def _pilot(self, draw: Draw) -> None:
+        spent = self.budget.fraction(self.problem.evaluations) / (self.share * PILOT_SHARE)
+        if self.edges is None:
+            outputs = draw.outputs.reshape(len(self.proposals), -1)
+            counts = np.full(len(self.proposals), float(outputs.shape[1]))
+            self.pilot_sums += np.stack([counts, outputs.sum(axis=1), (outputs**2).sum(axis=1)])
+            if spent >= 0.5:
+                self._choose()
+        self.piloting = spent < 1.0
+        if not self.piloting and self.resampling:
+            batches, times = self.resampled
+            self.resampling = bool(times > OFTEN * batches)
+
+    def _draw(self) -> Draw:
+        """Prefixes at the row's beta, with their mixture weight over all betas (in units of the space)."""
+        lm, rows, count = self.problem.lm, self.rows, len(self.proposals)
+        betas = torch.from_numpy(self.proposals)
+        own = torch.arange(count).repeat_interleave(rows // count)
+        own_betas = betas[own, None].float()
+        every = torch.arange(rows)
+        # Normalisers at every beta are what looking ahead learns from, and cost as much as a small model.
+        thorough = self.piloting or not self.resampling
+        log_psi = self._looking_ahead()
+        tokens = torch.empty(rows, lm.length - 1, dtype=torch.int64)
+        taken = torch.zeros(rows, dtype=torch.float64)
+        log_q = torch.zeros(rows, count, dtype=torch.float64)
+        met = torch.zeros(rows, dtype=torch.float64)  # ln weight of the sequence so far, at its own beta
+        normalisers = torch.empty(rows, lm.length, count, dtype=torch.float64)
+        with self.problem.timed(rows):
+            log_probs, cache = lm.begin(rows)
+        for place in range(lm.length - 1):
+            psi = log_psi[:, place]
+            if thorough:
+                normalisers[:, place] = log_normalisers(log_probs, betas, psi)
+                met += normalisers[every, place, own]
+            else:
+                met += torch.logsumexp(log_probs * own_betas + psi[own], dim=1)
+            if self.resampling and place and (origin := self._resample(met)) is not None:
+                tokens, taken, log_probs = tokens[origin], taken[origin], log_probs[origin]
+                normalisers = normalisers[origin] if thorough else normalisers
+                with self.problem.timed(0):
+                    cache = lm.picked(cache, origin, tokens[:, :place])
+            token = drawn_tokens(log_probs, betas[own], self.generator, psi[own])
+            chosen = log_probs.gather(1, token)[:, 0].double()
+            ahead = psi[:, token[:, 0]].T
+            if not self.resampling:
+                log_q += chosen[:, None] * betas + ahead - normalisers[:, place]
+            met -= ahead[every, own]
+            taken += chosen
+            tokens[:, place] = token[:, 0]
+            with self.problem.timed(0):
+                after, cache = lm.feed(token, cache)
+            log_probs = after[:, 0]
+        if thorough:
+            normalisers[:, -1] = log_normalisers(log_probs, betas)
+        if self.resampling:
+            log_weights = self._trusted(taken.numpy(), met.numpy())
+        else:
+            log_weights = np.log(count) - torch.logsumexp(log_q, dim=1).numpy()
+        log_weights = log_weights - lm.space.log_size
+        following = normalisers[:, 1:] if thorough else None
+        return Draw(tokens, -taken.numpy(), log_weights, log_probs, following)
+
+    def _resample(self, met: torch.Tensor) -> torch.Tensor | None:
+        """The row each row goes on from; weights of resampled betas are made equal in `met`."""
+        groups = met.numpy().reshape(len(self.proposals), -1)
+        found = resampled(groups, LEAST_PARTICLES, self.generator)
+        if found is None:
+            return None
+        origin, share = found
+        if self.piloting:
+            self.resampled[1] += share
+        return torch.from_numpy(origin.ravel())
+
+    def _trusted(self, taken: Array, met: Array) -> Array:
+        """ln weights of sequences that were resampled: each beta counts where its own outputs lie.
+
+        The mean of exp(met) f(x) over the sequences of a beta estimates the sum of exp(-beta z) f(x) without
+        bias; f is c_j(z) exp(beta z), and c adds up to one over the betas.
+        """
+        count = len(self.proposals)
+        totals = logsumexp(met.reshape(count, -1), axis=1) - np.log(len(met) // count)
+        known = totals if self.log_totals is None else self.log_totals
+        self.log_totals = totals if self.log_totals is None else np.logaddexp(known, totals)
+        if self.piloting:
+            self.resampled[0] += 1
+        own = np.repeat(np.arange(count), len(met) // count)
+        exponents = taken[:, None] * self.proposals - known
+        trust = exponents[np.arange(len(met)), own] - logsumexp(exponents, axis=1)
+        return np.asarray(np.log(count) + met + trust - self.proposals[own] * taken)
+
+    def _looking_ahead(self) -> torch.Tensor:
+        """ln psi in single precision, (betas, length - 1, values)."""
+        assert self.lookahead is not None
+        if self._log_psi is None:
+            self._log_psi = self.lookahead.log_values().float().expand(-1, -1, self.problem.lm.values)
+        return self._log_psi
+
+    def _choose(self) -> None:
+        """The bins if none were given, and the betas that cover them."""
+        betas, means, deviations = np.array(PILOT_BETAS), self._pilot_means(), self._pilot_deviations()
+        self.edges = self.plan.edges
+        if self.edges is None:
+            low, high = means[betas == 2.0][0], (means + 2 * deviations)[betas == 0.0][0]
+            self.edges = np.linspace(low, high, self.plan.bins + 1)
+        centres = (self.edges[1:] + self.edges[:-1]) / 2
+        self.proposals = proposal_betas(betas, means, deviations, centres[0], centres[-1])
+        assert self.lookahead is not None
+        self.lookahead = self.lookahead.moved(betas, self.proposals)
+        self.resampling = self._rows(True) >= LEAST_GROUP * len(self.proposals)
+        self.representatives = Representatives.empty(
+            len(self.edges) - 1, self.plan.keep, self.problem.lm.length
+        )
+
+    def _pilot_deviations(self) -> Array:
+        count, total, squares = self.pilot_sums
+        return np.asarray(np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0.0)))
+
+    def _pilot_means(self) -> Array:
+        """Mean output at every pilot beta, falling; the last token is taken to cost what the others do."""
+        count, total, _ = self.pilot_sums
+        length = self.problem.lm.length
+        return np.asarray(np.minimum.accumulate(total / count * length / (length - 1)))
+
+    def _add(self, draw: Draw) -> None:
+        """Histogram all last tokens; offer every completed sequence as a representative input."""
+        assert self.edges is not None
+        assert self.representatives is not None
+        rows, values = draw.last.shape
+        bins = len(self.edges) - 1
+        outputs = draw.outputs[:, None] - draw.last.double().numpy()
+        index = bin_index(outputs.ravel(), self.edges)
+        place = np.repeat(np.arange(rows), values) * bins + index
+        counts = np.bincount(place[index >= 0], minlength=rows * bins).reshape(rows, bins)
+        with np.errstate(divide="ignore"):
+            contributions = draw.log_weights[:, None] + np.log(counts)
+        together = logsumexp(contributions, axis=0)
+        # Sequences that were resampled are not independent of each other; batches are.
+        squares = 2 * together if self.resampling else logsumexp(2 * contributions, axis=0)
+        self.blocks.add(
+            {
+                "bins": together,
+                "squares": squares,
+                "batches": np.zeros(()),
+                "inputs": np.asarray(logsumexp(draw.log_weights) + np.log(values)),
+                "likelihood": np.asarray(logsumexp(draw.log_weights - draw.outputs)),
+                "rows": np.asarray(np.log(rows)),
+            }
+        )
+        self.draws += rows
+        self._offer(draw, outputs, index)
+
+    def _offer(self, draw: Draw, outputs: Array, index: NDArray[np.int64]) -> None:
+        assert self.representatives is not None
+        values = draw.last.shape[1]
+        log_weights = np.repeat(draw.log_weights, values)
+        keys = keys_of(log_weights, self.generator)
+        admitted = np.flatnonzero(self.representatives.admits(index, keys))
+        prefixes = draw.prefixes[torch.from_numpy(admitted // values)]
+        sites = torch.cat([prefixes, torch.from_numpy(admitted % values)[:, None]], dim=1)
+        flat = outputs.ravel()[admitted]
+        self.representatives.offer(sites, flat, log_weights[admitted], keys[admitted], index[admitted])
+
+    def estimate(self) -> DensityEstimate:
+        """Log density with its error over blocks of draws; odd and even blocks are the two ensembles."""
+        blocks = self.blocks.whole()
+        logs, rows = blocks["bins"], blocks["rows"]
+
+        def density(log_times: Array) -> Array:
+            return np.asarray(logsumexp(logs + log_times[:, None], axis=0) - logsumexp(rows + log_times))
+
+        count = len(rows)
+        every = np.zeros(count)
+        with np.errstate(divide="ignore"):
+            alone = [density(np.log(np.arange(count) % 2 == half)) for half in (0, 1)] if count > 1 else []
+            generator = np.random.default_rng(self.plan.seed)
+            drawn = generator.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
+            enough = RESAMPLES if count >= LEAST_BLOCKS else 0
+            copies = np.array([density(np.log(times)) for times in drawn[:enough]]).reshape(-1, logs.shape[1])
+        whole = density(every)
+        return DensityEstimate(
+            np.where(np.isfinite(whole), whole, np.nan),
+            bootstrap_error(copies, np.isfinite(logs), count),
+            copies,
+            np.array([np.where(np.isfinite(one), one, np.nan) for one in alone]).reshape(-1, len(whole)),
+            self.proposals,
+            count,
+            0,
+            float(self.draws),
+        )
+
+    def effective(self) -> Array:
+        """Effective sample size of every bin."""
+        return effective_particles(self.blocks.whole(), self.resampling)
+
+    def mean_at_one(self) -> float:
+        """The mean output of the model's own samples, from the pilot."""
+        return float(np.interp(1.0, PILOT_BETAS, self._pilot_means()))
+
+    def anchors(self) -> tuple[float, float]:
+        """How far, in nats, ln sum w is from the number of inputs and ln sum w e^-z from its known value."""
+        blocks = self.blocks.whole()
+        rows = logsumexp(blocks["rows"])
+        lm = self.problem.lm
+        likelihood = logsumexp(blocks["likelihood"]) - rows + lm.space.log_size
+        known = lm.log_total_likelihood
+        return float(logsumexp(blocks["inputs"]) - rows), float(likelihood - known)
+
+    seen: ClassVar[None] = None  # weights, not visits, are what it keeps
+
+    def distribution(self) -> OutputDistribution | None:
+        """Absolutely normalised; checked for effective samples, agreement of halves, gaps and known sums."""
+        if not len(self.blocks):
+            return None
+        assert self.edges is not None
+        assert self.representatives is not None
+        found = self.estimate()
+        kept = kept_inputs(self.representatives, self.problem.space, np.zeros_like)
+        effective = self.effective()
+        apart, reasons = convergence.agreement(found.by_ensemble, found.error / found.inflation)
+        reasons += convergence.effective_reasons(
+            effective, found.log_density, convergence.LEAST_IMPORTANCE_EFFECTIVE
+        )
+        inputs, likelihood = self.anchors()
+        finite = found.error[np.isfinite(found.error)]
+        typical = float(np.median(finite)) if len(finite) else 1.0
+        reasons += convergence.anchor_reasons(inputs, likelihood, typical)
+        diagnostics = common_diagnostics(self, "importance", found, effective, apart) | {
+            "proposal_betas": self.proposals,
+            "log_inputs_error": inputs,
+            "log_likelihood_error": likelihood,
+        }
+        return assembled(self.edges, found, self.problem.space, kept, diagnostics, reasons)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything the next batch depends on."""
+        names = ("proposals", "edges", "pilot_sums", "blocks", "representatives", "draws", "piloting")
+        more = ("share", "lookahead", "resampling", "resampled", "log_totals", "latest")
+        return {name: getattr(self, name) for name in (*names, *more)} | {
+            "generator": self.generator.get_state(),
+            "evaluations": self.problem.evaluations,
+            "model_seconds": self.problem.seconds,
+        }
+
+    def evaluated(self) -> list[Evaluated]:
+        """Some inputs of the last batch, and those kept of every bin once there are bins."""
+        latest = [] if self.latest is None else [self.latest]
+        return latest if self.representatives is None else [*latest, self.representatives.evaluated()]
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Take up a snapshot; the next batch is the one the other run would have drawn."""
+        taken = dict(snapshot)
+        self.generator.set_state(taken.pop("generator"))
+        self.problem.evaluations = taken.pop("evaluations")
+        self.problem.seconds = taken.pop("model_seconds")
+        for name, value in taken.items():
+            setattr(self, name, value)
+        self._log_psi = None

@@ -1,0 +1,49 @@
+"""Weighted sequences: how many they are worth, and resampling on their way (Del Moral et al. 2006)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+Array = NDArray[np.float64]
+
+
+def resampled(
+    log_weights: Array, least: float, generator: torch.Generator
+) -> tuple[NDArray[np.int64], float] | None:
+    """The row each row goes on from, and the share of groups that were resampled; None where none was.
+
+    `log_weights` are (groups, rows). A group whose effective share of rows is under `least` is resampled
+    systematically, and its log weights are set to their common mean, in place.
+    """
+    size = log_weights.shape[1]
+    shares = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    poor = 1 / (shares**2).sum(axis=1) < least * size
+    if not poor.any():
+        return None
+    origin = np.arange(log_weights.size).reshape(log_weights.shape)
+    offset = torch.rand(len(log_weights), dtype=torch.float64, generator=generator).numpy()
+    for group in np.flatnonzero(poor):
+        places = (np.arange(size) + offset[group]) / size
+        found = np.searchsorted(shares[group].cumsum(), places).clip(max=size - 1)
+        origin[group] = group * size + found
+        log_weights[group] = logsumexp(log_weights[group]) - np.log(size)
+    return origin, float(poor.mean())
+
+
+def effective_particles(blocks: Mapping[str, Array], resampling: bool) -> Array:
+    """Effective sample size of every bin, (sum w)^2 / sum w^2 over independent prefixes.
+
+    Of sequences that were resampled, as many as would vary as much as batches do from one to another.
+    """
+    with np.errstate(invalid="ignore"):
+        logs = 2 * logsumexp(blocks["bins"], axis=0) - logsumexp(blocks["squares"], axis=0)
+    found = np.where(np.isnan(logs), 0.0, np.exp(logs))
+    if not resampling:
+        return np.asarray(found)
+    batches = np.exp(logsumexp(blocks["batches"]))
+    excess = 1 / np.maximum(found, 1e-300) - 1 / batches
+    return np.asarray(np.where(found > 0, 1 / np.maximum(excess, 1e-9), 0.0))

@@ -1,0 +1,27 @@
+"""What a watched guard has counted, as one file."""
+
+import time
+from dataclasses import dataclass, field
+
+from assay.accuracy.counts import PredictionCounts
+from assay.operation.drift import DriftWatch
+from assay.reshaping.histogram import Histogram
+from assay.storage import storable
+from assay.volatility.watch import VolatilityWatch
+
+
+@storable("operation.WatchRecord")
+@dataclass(frozen=True, eq=False)
+class WatchRecord:
+    """Counts and watches of one guard, known by its fingerprint; no input and no row of features."""
+
+    guard: str
+    predictions: int
+    cancelled: int
+    uncounted: int
+    histogram: Histogram | None = None
+    volatility: VolatilityWatch | None = None
+    drift: DriftWatch | None = None
+    counts: PredictionCounts | None = None
+    written: float = field(default_factory=time.time)
+    """Seconds since 1970."""

@@ -1,0 +1,1 @@
+"""What several rooms need of statistics: intervals, bootstrap, AUROC, rank correlation, rank tests."""

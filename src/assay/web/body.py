@@ -1,0 +1,22 @@
+"""The body of a request, part by part, and never more of it than allowed."""
+
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+
+
+class TooLarge(Exception):
+    """A body beyond the limit."""
+
+
+async def body_of(request: Request, most: int) -> AsyncIterator[bytes]:
+    """What a client sends, until it would be more than `most` bytes; a length that says so is believed."""
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and (len(declared) > 18 or int(declared) > most):
+        raise TooLarge
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise TooLarge
+        yield part

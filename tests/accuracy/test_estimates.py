@@ -1,0 +1,196 @@
+"""Each estimate where its assumption holds, against the truth; its failure where it does not; its sums."""
+
+import numpy as np
+import pytest
+import torch
+
+import assay
+from assay.accuracy import AccuracyEstimator, estimate_accuracy
+from assay.accuracy.methods import LabelShift
+from assay.errors import InputError
+
+COUNT, CLASSES = 4000, 4
+SIGNALS = ("calibrated log VC", "nuclear norm")
+
+
+def blurred_classes(count, seed, noise=1.0, prior=None, overconfidence=1.0):
+    """Logits of a Bayes classifier for Gaussian classes at the corners; noise is known to it only as 1."""
+    generator = np.random.default_rng(seed)
+    labels = generator.choice(CLASSES, count, p=prior)
+    inputs = 2.0 * np.eye(CLASSES)[labels] + noise * generator.normal(size=(count, CLASSES))
+    return assay.Trace(torch.from_numpy(2.0 * overconfidence * inputs), labels=torch.from_numpy(labels))
+
+
+def accuracy(trace):
+    return float(trace.correct.double().mean())
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return blurred_classes(COUNT, 0)
+
+
+def test_without_a_shift_every_method_finds_the_accuracy(reference):
+    operational = blurred_classes(COUNT, 1)
+    result = estimate_accuracy(reference, operational, other=(reference, operational))
+    assert len(result.estimates) == 10
+    for estimate in result.estimates:
+        # Two samples of 4,000 rows: 2 standard errors are 2 points. Signals are coarser and have to say so.
+        reach = (estimate.upper - estimate.lower) / 2 if estimate.method in SIGNALS else 0.03
+        assert estimate.value == pytest.approx(accuracy(operational), abs=reach), estimate.method
+        assert estimate.lower <= estimate.value <= estimate.upper
+        assert estimate.assumption
+
+
+def test_rows_that_are_harder_for_known_reasons_are_seen_by_calibrated_confidence(reference):
+    """A calibrated classifier on an easier or harder mix of the same rows: CBPE's assumption."""
+    mixed = blurred_classes(3 * COUNT, 3)
+    mixed = mixed[mixed.probabilities.amax(dim=1) < 0.9]
+    result = estimate_accuracy(reference, mixed)
+    truth = accuracy(mixed)
+    assert result["calibrated confidence (CBPE)"].value == pytest.approx(truth, abs=0.03)
+    assert result["average confidence"].value == pytest.approx(truth, abs=0.03)
+    assert abs(result["reference accuracy"].value - truth) > 0.1
+
+
+def test_overconfidence_fools_average_confidence_and_not_its_calibrated_form():
+    reference, operational = (blurred_classes(COUNT, seed, overconfidence=4.0) for seed in (4, 5))
+    result = estimate_accuracy(reference, operational)
+    assert result["average confidence"].value - accuracy(operational) > 0.1
+    for method in ("difference of confidences (DoC)", "calibrated confidence (CBPE)", "ATC, confidence"):
+        assert result[method].value == pytest.approx(accuracy(operational), abs=0.03)
+
+
+def test_label_shift_is_seen_by_bbse():
+    generator = np.random.default_rng(6)
+
+    # Class 0 is easy, class 3 hard: the accuracy depends on how frequent they are.
+    def draw(prior, seed):
+        labels = np.random.default_rng(seed).choice(CLASSES, COUNT, p=prior)
+        wrong = generator.uniform(size=COUNT) < np.array([0.02, 0.1, 0.2, 0.45])[labels]
+        predicted = np.where(wrong, (labels + 1) % CLASSES, labels)
+        logits = 3.0 * np.eye(CLASSES)[predicted] + 0.1 * generator.normal(size=(COUNT, CLASSES))
+        return assay.Trace(torch.from_numpy(logits), labels=torch.from_numpy(labels))
+
+    reference, operational = draw([0.25] * 4, 7), draw([0.05, 0.1, 0.15, 0.7], 8)
+    result = estimate_accuracy(reference, operational)
+    found, truth = result["label shift (BBSE)"], accuracy(operational)
+    assert found.value == pytest.approx(truth, abs=0.03)
+    assert abs(result["average confidence"].value - truth) > 0.1
+
+
+def test_the_interval_of_label_shift_is_that_of_repeated_draws():
+    joint = np.array([[0.30, 0.05, 0.02], [0.03, 0.25, 0.05], [0.01, 0.04, 0.25]])
+    shifted = joint * [0.5, 1.0, 1.8]
+    shifted /= shifted.sum()
+    generator, values, reaches = np.random.default_rng(0), [], []
+    for _ in range(500):
+        method = LabelShift(generator.multinomial(2000, joint.ravel()).reshape(3, 3).astype(float))
+        drawn = generator.multinomial(1500, shifted.ravel()).reshape(3, 3)
+        value, lower, upper = method.interval(drawn.sum(axis=1).astype(float), 1500, 0.95)
+        values.append(value - np.trace(drawn) / 1500)
+        reaches.append((upper - lower) / 2)
+    # 500 draws give a deviation to within 10 % at 3 sigma.
+    assert np.mean(reaches) == pytest.approx(1.96 * np.std(values), rel=0.1)
+    assert np.mean(values) == pytest.approx(0.0, abs=0.003)
+
+
+def test_intervals_hold_the_accuracy_as_often_as_they_say():
+    hits = {}
+    for seed in range(60):
+        reference, operational = blurred_classes(500, 100 + seed), blurred_classes(500, 500 + seed)
+        result = estimate_accuracy(reference, operational, window=250, level=0.9)
+        for one in result.estimates:
+            hits.setdefault(one.method, []).append(one.lower <= accuracy(operational) <= one.upper)
+    # 60 draws at 90 %: fewer than 46 has a chance of 1 in 1,000.
+    assert {method: sum(found) for method, found in hits.items() if sum(found) < 46} == {}
+
+
+def test_thresholds_split_off_as_many_reference_rows_as_are_wrong(reference):
+    for method in AccuracyEstimator.fit(reference).methods:
+        if method.name.startswith("ATC"):
+            assert method.shift == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_nuclear_norm_is_that_of_the_singular_values(reference):
+    estimator = AccuracyEstimator.fit(reference)
+    method = next(one for one in estimator.methods if one.name == "nuclear norm")
+    rows = reference.probabilities.numpy()[:300]
+    signal = method._signal(rows.T @ rows, 300)
+    assert signal == pytest.approx(np.linalg.svd(rows, compute_uv=False).sum() / np.sqrt(300 * CLASSES))
+
+
+def test_a_shift_like_the_perturbations_is_read_off_the_volatility():
+    reference = blurred_classes(COUNT, 10)
+    perturbed = [blurred_classes(COUNT, 11 + k, noise=noise) for k, noise in enumerate((1.2, 1.5, 2, 2.5, 3))]
+    operational = blurred_classes(COUNT, 20, noise=1.7)
+    result = estimate_accuracy(reference, operational, perturbed=perturbed)
+    for method in SIGNALS:
+        found = result[method]
+        assert found.lower <= accuracy(operational) <= found.upper
+    assert abs(result["average confidence"].value - accuracy(operational)) > 0.1
+
+
+def test_no_method_sees_labels_that_became_wrong(reference):
+    operational = blurred_classes(COUNT, 21)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randint(0, CLASSES, (COUNT,), generator=generator)
+    keep = torch.rand(COUNT, generator=generator) < 0.6
+    wrong = assay.Trace(operational.logits, labels=torch.where(keep, operational.labels, noise))
+    result = estimate_accuracy(reference, wrong)
+    assert min(one.value for one in result.estimates if one.method not in SIGNALS) - accuracy(wrong) > 0.15
+
+
+def test_counts_of_parts_add_up_to_the_whole(reference, tmp_path):
+    estimator = AccuracyEstimator.fit(reference, other=blurred_classes(COUNT, 0), window=500)
+    operational = blurred_classes(2000, 22)
+    assay.save(estimator, tmp_path / "estimator")
+    device = assay.load(tmp_path / "estimator")
+    parts = [device.count(operational[k : k + 500], operational[k : k + 500]) for k in range(0, 2000, 500)]
+    assay.save(parts[0], tmp_path / "counts")
+    parts[0] = assay.load(tmp_path / "counts")
+    merged = estimator.estimate(parts[0] + parts[1] + parts[2] + parts[3])
+    whole = estimator.estimate(estimator.count(operational, operational))
+    for one, other in zip(merged.estimates, whole.estimates, strict=True):
+        # The same sums in another order.
+        assert one.value == pytest.approx(other.value, abs=1e-12)
+    assert parts[0].to_frame()["sum"].notna().all()
+
+
+def test_wrong_use_is_one_sentence(reference):
+    operational = blurred_classes(200, 23)
+    with pytest.raises(InputError, match="with labels"):
+        estimate_accuracy(assay.Trace(reference.logits), operational)
+    with pytest.raises(InputError, match="classes as on the reference"):
+        estimate_accuracy(reference, assay.Trace(torch.randn(200, 7)))
+    with pytest.raises(InputError, match="at least one window"):
+        estimate_accuracy(reference, operational, perturbed=[operational[:50]] * 3)
+    with pytest.raises(InputError, match="at least two perturbed"):
+        estimate_accuracy(reference, operational, perturbed=[reference])
+    with pytest.raises(InputError, match="same"):
+        estimate_accuracy(reference, operational, other=(reference, reference))
+    with pytest.raises(InputError, match="between 0 and 1"):
+        estimate_accuracy(reference, operational, level=95)
+    with pytest.raises(InputError, match="labels from 0"):
+        estimate_accuracy(assay.Trace(reference.logits, labels=reference.labels + 3), operational)
+    one, two = AccuracyEstimator.fit(reference), AccuracyEstimator.fit(reference, seed=1)
+    with pytest.raises(InputError, match="same fitted"):
+        one.count(operational) + two.count(operational)
+    with pytest.raises(InputError, match="this estimator"):
+        one.estimate(two.count(operational))
+    with pytest.raises(InputError, match="expected a method"):
+        estimate_accuracy(reference, operational)["tea leaves"]
+
+
+def test_a_handful_of_operational_rows_is_enough_for_what_needs_no_window(reference):
+    result = estimate_accuracy(reference, blurred_classes(3, 25))
+    assert "calibrated log VC" not in result.to_frame()["method"].tolist()
+    assert result["average confidence"].upper - result["average confidence"].lower > 0.3
+
+
+def test_the_table_explains_itself(reference):
+    result = estimate_accuracy(reference, blurred_classes(COUNT, 24, noise=2.0))
+    frame = result.to_frame()
+    assert list(frame.columns) == ["method", "value", "lower", "upper", "assumption", "counted"]
+    assert "disagree" in result.summary()
+    assert "reference" in result.plot().axes[0].get_legend().get_texts()[0].get_text()

@@ -1,0 +1,62 @@
+"""`assay serve` watches the layers that the guard needs, whatever these are."""
+
+import pytest
+import torch
+
+import assay
+from assay import Guard, Network
+from assay.cli.serve import _guard, _watch
+from assay.errors import AssayError
+from assay.monitors import ActivationBox
+
+MODULE = """
+import torch
+from torch import nn
+
+
+def factory():
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 3, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return nn.Sequential(*layers)
+"""
+
+
+def watch_of(guard, reference=None, layer="penultimate"):
+    return _watch(guard, reference, None, layer, 0.1, 20, 0.01, 1)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A guard on the first layer of a network without any Linear, which so has no penultimate layer."""
+    (tmp_path / "linearless.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import linearless
+
+    network = Network(linearless.factory(), layers="0")
+    images = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    trace = network.observe((images, network.observe(images).predictions))
+    assay.save(Guard(network, ActivationBox("0").fit(trace)).calibrate(trace, 0.2), tmp_path / "guard")
+    assay.save(trace, tmp_path / "clean")
+    return tmp_path
+
+
+def test_the_guard_brings_its_own_layers(folder):
+    guard = _guard(folder / "guard", "linearless:factory")
+    assert guard.network.layers == ("0",)
+    images = torch.rand(5, 1, 8, 8)
+    assert len(watch_of(guard)(images)) == 5
+    watched = watch_of(guard, folder / "clean")  # which says nothing of a penultimate layer
+    assert len(watched(images)) == 5
+    assert watched.bins is None
+
+
+def test_the_histogram_may_be_of_another_layer(folder):
+    network = _guard(folder / "guard", "linearless:factory").network
+    images = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    assay.save(network.watching(["2"]).observe(images), folder / "both")
+    watched = watch_of(_guard(folder / "guard", "linearless:factory"), folder / "both", "2")
+    watched(images[:7])
+    assert watched.histogram.total == 7
+    with pytest.raises(AssayError, match="'2'"):
+        watch_of(_guard(folder / "guard", "linearless:factory"), folder / "clean", "2")

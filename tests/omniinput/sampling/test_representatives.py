@@ -1,0 +1,47 @@
+"""Kept inputs stand for all that were offered."""
+
+import numpy as np
+import pytest
+import torch
+
+from assay.omniinput.sampling.representatives import Representatives, keys_of
+
+
+def offered(weights, keep, repeats, bins=1):
+    """Many reservoirs of the same stream; the mean total weight each item was given."""
+    total = np.zeros(len(weights))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(repeats):
+        representatives = Representatives.empty(bins, keep, 1)
+        for part in np.array_split(np.arange(len(weights)), 4):
+            logs = np.log(weights[part])
+            sites = torch.from_numpy(part)[:, None]
+            representatives.offer(
+                sites, part.astype(float), logs, keys_of(logs, generator), np.zeros(len(part), dtype=np.int64)
+            )
+        assert len(representatives.index) == min(keep, len(weights))
+        total[representatives.sites[:, 0].numpy()] += np.exp(representatives.standing_weights())
+    return total / repeats
+
+
+def test_every_item_is_represented_by_its_weight():
+    weights = np.array([0.1, 1.0, 5.0, 0.5, 2.0, 1.0, 0.2, 3.0])
+    found = offered(weights, keep=4, repeats=3000)
+    # Horvitz-Thompson weights are unbiased; a tenth is over four standard errors for each item here.
+    assert np.allclose(found, weights, rtol=0.1, atol=0.03)
+
+
+def test_everything_is_kept_with_its_own_weight_while_there_is_room():
+    weights = np.array([0.1, 1.0, 5.0])
+    assert np.allclose(offered(weights, keep=10, repeats=1), weights)
+
+
+def test_bins_are_apart_and_the_rest_is_ignored():
+    representatives = Representatives.empty(bins=3, keep=2, sites=1)
+    index = np.array([-1, 0, 0, 0, 2, 3])
+    logs = np.zeros(6)
+    keys = keys_of(logs, torch.Generator().manual_seed(0))
+    representatives.offer(torch.arange(6)[:, None], np.arange(6.0), logs, keys, index)
+    assert representatives.index.tolist() == [0, 0, 2]
+    assert set(representatives.outputs[:2]) < {1.0, 2.0, 3.0}
+    assert representatives.outputs[2] == pytest.approx(4.0)

@@ -1,0 +1,65 @@
+"""Numbers of the v2 protocol come out as they were sent, or are refused; none wraps."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.errors import InputError
+from assay.web.protocol import TYPES, parsed
+
+WHOLE = [name for name, kind in TYPES.items() if np.dtype(kind).kind in "biu"]
+
+
+def sent(datatype, *numbers):
+    part = {"name": "x", "shape": [len(numbers)], "datatype": datatype, "data": list(numbers)}
+    return parsed(json.dumps({"inputs": [part]}).encode(), 256)[1]
+
+
+@given(st.sampled_from(WHOLE), st.integers(-(2**65), 2**65) | st.integers(-300, 300))
+def test_a_whole_number_comes_out_as_it_is_or_not_at_all(datatype, number):
+    low, high = (
+        (0, 1) if datatype == "BOOL" else (np.iinfo(TYPES[datatype]).min, np.iinfo(TYPES[datatype]).max)
+    )
+    if low <= number <= high:
+        assert sent(datatype, 0, number).tolist() == [0, number]
+    else:
+        with pytest.raises(InputError, match=f"{datatype}"):
+            sent(datatype, 0, number)
+
+
+@pytest.mark.parametrize("datatype", WHOLE)
+def test_the_ends_of_every_whole_type(datatype):
+    low, high = (
+        (0, 1) if datatype == "BOOL" else (np.iinfo(TYPES[datatype]).min, np.iinfo(TYPES[datatype]).max)
+    )
+    assert sent(datatype, int(low), int(high)).tolist() == [low, high]
+    for beyond in (int(low) - 1, int(high) + 1):
+        with pytest.raises(InputError, match=datatype):
+            sent(datatype, beyond)
+
+
+def test_uint8_is_taken_and_int8_300_is_not_44():
+    assert sent("UINT8", 0, 255).numpy().dtype == np.uint8
+    with pytest.raises(InputError, match="from -128 to 127 in 'x', as INT8 can hold, got 300"):
+        sent("INT8", 300)
+
+
+@pytest.mark.parametrize(("datatype", "number"), [("FP16", 70000), ("FP16", -7e4), ("FP32", 1e39)])
+def test_a_number_does_not_become_infinite(datatype, number):
+    with pytest.raises(InputError, match=f"as {datatype} can hold"):
+        sent(datatype, 0, number)
+    assert sent(datatype, 65504.0).tolist() == [65504.0]
+
+
+def test_true_and_false_are_one_and_zero():
+    assert sent("BOOL", True, False, 1).tolist() == [True, False, True]
+
+
+def test_nobody_multiplies_a_shape_of_huge_numbers():
+    """A body of 16 MB could hold some whose product has sixteen million digits: hours of work."""
+    part = {"name": "x", "shape": [10**1000] * 50, "datatype": "FP32", "data": [0]}
+    with pytest.raises(InputError, match="a shape of 1 to 32 whole numbers"):
+        parsed(json.dumps({"inputs": [part]}).encode(), 256)
