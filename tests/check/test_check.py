@@ -64,6 +64,9 @@ def test_a_gate_beyond_reach_fails_the_check(found):
     assert _accuracy_gate(trace, None).passed is True  # 90 of 100; the interval is 82.6 to 94.5 %
     assert _accuracy_gate(trace, 0.9).passed is None
     assert _accuracy_gate(trace, 0.95).passed is False
+    swapped = _accuracy_gate(assay.Trace(trace.logits, labels=1 - trace.labels), None)
+    assert swapped.passed is False
+    assert "in another order of the classes 90.0% instead of 10.0%" in swapped.words
 
 
 def test_a_check_with_four_scenarios_can_pass_fail_and_be_undecided(network):

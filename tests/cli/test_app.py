@@ -59,6 +59,52 @@ def test_observe_saves_a_trace_and_says_what_it_saw(run, tmp_path):
     assert facts["inputs"] == 450
 
 
+TUMOURS = """
+import torch
+
+def network():
+    \"\"\"Class 0, malignant, where the first value is above 0.\"\"\"
+    module = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Linear(2, 2, bias=False))
+    module[1].weight = torch.nn.Parameter(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
+    return module
+"""
+
+
+@pytest.fixture
+def tumours(tmp_path):
+    (tmp_path / "tumours.py").write_text(TUMOURS)
+    rows = np.random.default_rng(0).normal(size=(600, 2))
+    for name, part in (("a", rows[:300]), ("b", rows[300:])):
+        lines = [f"{x},{y},{'malignant' if x > 0 else 'benign'}" for x, y in part]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["x,y,diagnosis", *lines]))
+
+
+def test_names_of_classes_are_numbered_aloud_and_another_order_that_fits_is_named(run, tumours):
+    observed = ("observe", "tumours:network", "--data")
+    guessed = run(*observed, "a.csv?label=diagnosis", "--json")
+    assert json.loads(guessed.stdout)["accuracy"] == 0
+    assert "benign = 0, malignant = 1" in guessed.stderr
+    assert "in another order of the classes 100.0% instead of 0.0%" in guessed.stderr
+    told = run(*observed, "a.csv?label=diagnosis&classes=malignant,benign", "--json")
+    assert json.loads(told.stdout)["accuracy"] == 1
+    assert told.stderr == ""
+    wrong = run(*observed, "a.csv?label=diagnosis&classes=malignant,other")
+    assert "got 'benign'" in str(wrong.exception)
+    benchmark = run(
+        *(
+            "benchmark",
+            "tumours:network",
+            "--train",
+            "a.csv?label=diagnosis",
+            "--test",
+            "b.csv?label=diagnosis",
+        ),
+        *("--monitor", "MaxSoftmax", "--fault", "stuck_sensor", "--novelty", "more=b.csv?label=diagnosis"),
+    )
+    assert benchmark.stderr.count("benign = 0, malignant = 1") == 2  # for --train and --test
+    assert benchmark.stderr.count("in another order of the classes") == 1
+
+
 def parameters(command):
     """(name, type, argument or option, whether it must be given) of every parameter of a command."""
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():

@@ -458,3 +458,11 @@ def test_a_black_box_needs_a_perturbation_without_gradients(curved, curved_data)
         black, *curved_data, perturbation="random_sign", epsilon_range=(0.5, 1.0), steps=2
     )
     assert np.isfinite(result.score)
+
+
+def test_labels_in_another_order_are_named_where_accuracy_is_low(network):
+    train, (inputs, labels) = gaussians(300), gaussians(300, seed=1)
+    with pytest.raises(UndecidedError, match=r"in another order of the classes .* \(label 0 as 1, 1 as 0\)"):
+        assay.mira_score(network, train, (inputs, 1 - labels))
+    given = assay.mira_score(network, train, (inputs, 1 - labels), epsilon_range=(0.5, 1.0), steps=2)
+    assert "in another order of the classes" in given.warnings[-1]

@@ -192,7 +192,8 @@ def _accuracy_gate(trace: Trace, least: float | None) -> Gate:
         passed,
         f"On {count:,} test inputs the network is right in {right / count:.1%} (95 % interval "
         f"{low:.1%} to {high:.1%})"
-        + (", which is more than the most frequent class gives." if least is None and passed else "."),
+        + (", which is more than the most frequent class gives." if least is None and passed else ".")
+        + (f" But {trace.order_hint}." if trace.order_hint else ""),
     )
 
 

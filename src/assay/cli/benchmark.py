@@ -113,9 +113,11 @@ def _scenarios(
 def _guards(network: "Network", names: list[str], learned: Any, held: Any, rate: float) -> "dict[str, Guard]":
     """Each monitor fitted and calibrated, on data that do not overlap."""
     import assay
+    from assay.cli.network_reference import note
 
     monitors = {name: _monitor(name, network) for name in dict.fromkeys(names)}
     fitted, calibrating = (network.observe(data, keep_inputs=True) for data in (learned, held))
+    note(fitted.order_hint)
     return {
         name: assay.Guard(network, monitor.fit(fitted)).calibrate(calibrating, rate)
         for name, monitor in monitors.items()

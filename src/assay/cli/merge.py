@@ -24,7 +24,7 @@ def merge(
 
     The result is a Histogram for `assay reshape`; of PredictionCounts it is PredictionCounts.
 
-    Exit status: 0 fine, 2 wrong use (a file that is damaged, or counts something else, is named).
+    Exit status: 0 fine, 2 wrong use (a file that is damaged, counts something else or comes twice is named).
 
     Example: `assay merge device-*.safetensors --output fleet.safetensors`
     """

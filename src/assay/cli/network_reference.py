@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from assay.cli.path_options import path_and_options, said_for_paths
 from assay.errors import InputError, MissingLabelsError
 
@@ -44,8 +46,39 @@ def data_at(source: str, part: int = TEST) -> Any:
     """(inputs, labels) of a file or folder; `digits` is a part of the bundled digits.
 
     Options of the reader follow a question mark: `mnist?split=test`, `photos?size=32&channels=3`
-    (path_options.py).
+    (path_options.py). If class names were numbered, a note says how.
     """
+    found = _labelled_at(source, part)
+    note(found.note and f"{source}: {found.note}")
+    return found
+
+
+def data_or_inputs_at(source: str) -> Any:
+    """The same where there are labels, else the inputs alone."""
+    try:
+        return data_at(source)
+    except MissingLabelsError:
+        return _inputs_at(source)
+
+
+def named_data(text: str) -> tuple[str, Any]:
+    """The name and the inputs of `name=data`; labels, where there are any, are passed over."""
+    name, equals, source = text.partition("=")
+    if not equals or not source or "?" in name:
+        raise InputError(f"expected --novelty name=data, got {text!r}; name the unknown classes")
+    try:
+        return name, _labelled_at(source, TEST)[0]
+    except MissingLabelsError:
+        return name, _inputs_at(source)
+
+
+def note(text: str) -> None:
+    """Print a remark beside the output, if there is one."""
+    if text:
+        typer.echo(f"note: {text}", err=True)
+
+
+def _labelled_at(source: str, part: int) -> Any:
     from assay import data
 
     if source == "digits" and not Path(source).exists():
@@ -55,26 +88,13 @@ def data_at(source: str, part: int = TEST) -> Any:
         return data.read(path, **options)
 
 
-def data_or_inputs_at(source: str) -> Any:
-    """The same where there are labels, else the inputs alone."""
+def _inputs_at(source: str) -> Any:
     from assay import data
 
-    try:
-        return data_at(source)
-    except MissingLabelsError:
-        path, options = path_and_options(source)
-        options.pop("classes", None)  # without labels nothing is numbered
-        with said_for_paths(path):
-            return data.read_inputs(path, **options)
-
-
-def named_data(text: str) -> tuple[str, Any]:
-    """The name and the inputs of `name=data`; labels, where there are any, are passed over."""
-    name, equals, source = text.partition("=")
-    if not equals or not source or "?" in name:
-        raise InputError(f"expected --novelty name=data, got {text!r}; name the unknown classes")
-    found = data_or_inputs_at(source)
-    return name, found[0] if isinstance(found, tuple) else found
+    path, options = path_and_options(source)
+    options.pop("classes", None)  # without labels nothing is numbered
+    with said_for_paths(path):
+        return data.read_inputs(path, **options)
 
 
 def named(reference: str) -> Any:

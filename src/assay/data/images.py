@@ -64,7 +64,8 @@ def read_images(
         )
     known = [entry.name for entry in folders] if classes is None else classes
     labels, names = from_names([name for _, name in files], known, place)
-    return Labelled(stacked([file for file, _ in files], place, size, channels), labels, names)
+    inputs = stacked([file for file, _ in files], place, size, channels)
+    return Labelled(inputs, labels, names, in_sorted_order=classes is None)
 
 
 def image_inputs(

@@ -80,7 +80,7 @@ def _result(
         layer=distance.name,
         dimensions=distance.dimensions,
         fitted_rows=distance.rows,
-        warnings=distance.warnings + _few_carry(integrated, clean),
+        warnings=distance.warnings + _few_carry(integrated, clean) + _other_order(sweep),
         draws=draws,
         sample=_sample(sweep, distance, bounds[0], settings.seed),
     )
@@ -93,6 +93,11 @@ def _check_baseline(baseline: float, distance: FeatureDistance, form: Form) -> N
             f"expected clean inputs with a surprisal above 0 at layer {distance.name}, got {baseline:g} on "
             f"average ({distance.dimensions} dimensions); {remedy}"
         )
+
+
+def _other_order(sweep: Sweep) -> tuple[str, ...]:
+    hint = sweep.at(0.0).order_hint
+    return (hint,) if hint else ()
 
 
 def _few_carry(moved: Array, clean: Array) -> tuple[str, ...]:
