@@ -57,11 +57,8 @@ def reshape(
 
     chosen = [_indicator(name) for name in indicator or ["accuracy"]]
     trace: Trace = assay.load(test, kind="Trace")
-    if trace.labels is None and (indicator or least_indicator is not None):
-        raise MissingLabelsError(
-            f"expected a labelled test set for --indicator and --least-indicator, got {test} without labels; "
-            "observe data with labels, or leave these options out"
-        )
+    if indicator or least_indicator is not None:
+        _expect_labels(trace, test)
     histogram = _histogram(trace, operational, layer, width)
     try:
         result = assay.reshape(trace, histogram, epsilon, time_limit=time_limit, seed=seed)
@@ -78,6 +75,14 @@ def reshape(
     _report(result, estimates, as_json)
     if least_indicator is not None:
         leave_by_gate("first indicator", (estimates[0].lower, estimates[0].upper), least_indicator)
+
+
+def _expect_labels(trace: "Trace", path: Path) -> None:
+    if trace.labels is None:
+        raise MissingLabelsError(
+            f"expected a labelled test set for --indicator and --least-indicator, got {path} without labels; "
+            "observe data with labels, or leave these options out"
+        )
 
 
 def _indicator(name: str) -> "Indicator":
