@@ -172,7 +172,7 @@ def test_a_guard_on_a_layer_of_its_own_loads_with_any_network_of_the_same_weight
     path = tmp_path / "guard.safetensors"
     hidden = Network(layered(), layers="first")
     inputs = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
-    guard = Guard(hidden, ActivationBox("first").fit(hidden.observe(inputs)), threshold=0.0)
+    guard = Guard(hidden, ActivationBox(layer="first").fit(hidden.observe(inputs)), threshold=0.0)
     assay.save(guard, path)
     for other in (Network(layered()), Network(layered(), layers=()), hidden):
         back = assay.load(path, network=other)
@@ -190,7 +190,7 @@ def layered():
 
 
 def test_layers_that_a_network_does_not_have_are_said_on_loading(network, monitor, tmp_path):
-    box = ActivationBox("first").fit(Network(layered(), layers="first").observe(torch.zeros(3, 2)))
+    box = ActivationBox(layer="first").fit(Network(layered(), layers="first").observe(torch.zeros(3, 2)))
     with pytest.raises(InputError, match=r"expected a network that watches \['first'\], got .*penultimate"):
         Guard(network, box)
     function = Network.from_function(lambda rows: np.full((len(rows), 2), 0.5), identity="coin")

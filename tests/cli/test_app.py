@@ -144,12 +144,50 @@ def test_a_network_is_found_in_the_current_folder(run, tmp_path):
         (["observe", "no.such.module:x", "--data", "digits"], "found none"),
         (["observe", "assay.demo.networks:nothing", "--data", "digits"], "check the name"),
         (["observe", "math:pi", "--data", "digits"], "got float"),
+        (["observe", "math:gcd_of", "--data", "digits"], "expected 'gcd_of' in module 'math'"),
+        (["observe", ":x", "--data", "digits"], "package.module:name"),
+        (["observe", ".:x", "--data", "digits"], "package.module:name"),
+        (["observe", "os.path:join", "--data", "digits"], "callable without arguments"),
+        (["observe", "faulty:network", "--data", "digits"], "mistake in line 1"),
+        (["observe", "assay.demo.networks:small_cnn", "--data", "flat.npz"], "its forward pass fails"),
+        (["observe", "assay.demo.networks:small_cnn", "--data", "noise.npz"], "expected an npz or npy file"),
+        (["observe", "assay.demo.networks:small_cnn", "--data", "empty.npz"], "got an empty file"),
+        (["observe", "assay.demo.networks:small_cnn", "--data", "folder"], "expected images"),
+        (["volatility", "noise.npz", "--reference", "noise.npz"], "expected an npz or npy file"),
+        (["volatility", "cut.npz", "--reference", "cut.npz"], "cannot be read"),
+        (["volatility", "empty.npz", "--reference", "empty.npz"], "got an empty file"),
+        (["report", "folder"], "expected a file at folder, found a folder"),
+        (["report", "empty.npz"], "damaged"),
+        (["merge", "noise.npz"], "damaged"),
+        (["reshape", "flat.npz", "flat.npz"], "damaged"),
+        (["precision", "noise.npz", "labels.csv"], "damaged"),
+        (["sample", "math:pi", "--shape", "3"], "function of a batch of inputs, got float"),
+        (["sample", "math:gcd", "--shape", "3", "--bins", "nan:1:4"], "low below high"),
+        (["sample", "math:gcd", "--shape", "3", "--bins", "2:1:4"], "low below high"),
+        (["sample", "math:gcd", "--shape", "3", "--bins", "0"], "low:high:number"),
+        (["sample", "math:gcd", "--shape", "3", "--seconds", "nan"], "positive budget"),
+        (["sample", "math:gcd", "--shape", "3", "--values", "9" * 20], "from 1 to 2^63 - 1 values"),
+        (["sample", "os.path:join", "--kind", "language-model"], "callable without arguments"),
+        (["annotate", "dist", "--store", "flat.npz"], "got another kind of file"),
+        (["serve", "folder"], "pass module:factory"),
+        (["mira", "assay.demo.networks:small_cnn", "--train", "flat.npz", "--test", "digits"], "forward"),
+        (["check", "assay.demo.networks:small_cnn", "--data", "flat.npz"], "its forward pass fails"),
+        (
+            ["benchmark", "assay.demo.networks:small_cnn", "--train", "digits", "--test", "flat.npz"],
+            "its forward pass fails",
+        ),
         (["observe", "assay.demo.networks:small_cnn", "--data", "nowhere.npz"], "nowhere.npz"),
         (["observe", "assay.demo.networks:small_cnn", "--data", "digits", "--layer", "x"], "choose from"),
     ],
 )
 def test_errors_are_one_line_and_status_2(arguments, message, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
+    np.savez("flat.npz", x=np.zeros((300, 64), np.float32), y=np.arange(300) % 10)
+    Path("cut.npz").write_bytes(Path("flat.npz").read_bytes()[:500])
+    Path("noise.npz").write_bytes(bytes(range(128, 256)) * 8)
+    Path("empty.npz").touch()
+    Path("folder").mkdir()
+    Path("faulty.py").write_text("def network(:\n")
     monkeypatch.setattr(sys, "argv", ["assay", *arguments])
     with pytest.raises(SystemExit) as caught:
         main()

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from assay import Guard, Network
+from assay.errors import InputError
 from assay.monitors import Energy, MonteCarloDropout
 
 
@@ -100,7 +101,7 @@ def test_a_pass_that_fails_gives_the_mode_back_and_keeps_others_safe():
     expected = network.observe(rows(1)).logits
     layers[2].reached = lambda: network.observe(torch.zeros(2, 5))  # a wrong width, inside another pass
 
-    with pytest.raises(RuntimeError):
+    with pytest.raises(InputError):
         network.observe(rows(1))
     assert all(modes(layers))
     layers[2].reached = lambda: None

@@ -209,7 +209,8 @@ def test_a_pipe_is_heard_while_it_is_still_open(run, monkeypatch):
     [
         ("none.csv", None, "found none"),
         ("words.csv", b"these are\nwords only\n", "expected rows of probabilities"),
-        ("broken.npz", b"nonsense", "cannot be read"),
+        ("broken.npz", b"PK nonsense", "cannot be read"),
+        ("other.npz", b"nonsense", "expected an npz or npy file"),
     ],
 )
 def test_wrong_use_is_one_sentence(tmp_path, name, content, words):

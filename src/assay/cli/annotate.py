@@ -1,5 +1,7 @@
 """`assay annotate`: people judge sampled inputs, on a page of this machine."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,6 +9,7 @@ import typer
 
 from assay.cli.options import Seed
 from assay.cli.places import Written
+from assay.errors import AssayError, InputError
 
 if TYPE_CHECKING:
     from assay import AnnotationItems, OutputDistribution
@@ -53,8 +56,10 @@ def annotate(
     """
     import assay
     from assay.omniinput.annotation.items import run_name
-    from assay.omniinput.annotation.store import AnnotationStore
+    from assay.omniinput.annotation.store import AnnotationStore, is_store
 
+    if store.exists() and not is_store(store):
+        raise InputError(f"expected a store of labels at {store}, got another kind of file; choose another")
     dist: OutputDistribution = assay.load(distribution, kind="OutputDistribution")
     words = None if guideline is None else _text(guideline)
     fresh = not store.exists()
@@ -62,7 +67,7 @@ def annotate(
         items = _chosen(dist, None, per_bin, total, within, confident, seed)
         AnnotationStore.create(store, items, overlap=overlap, repeats=repeats, seed=seed)
     reading = export is not None and not add and take is None
-    with AnnotationStore(store, writing=not reading) as opened:
+    with _removed_after_an_error(store, fresh), AnnotationStore(store, writing=not reading) as opened:
         opened.check_run(run_name(dist))
         if add and not fresh:
             opened.add(_chosen(dist, opened, per_bin, total, within, confident, seed))
@@ -72,6 +77,22 @@ def annotate(
             _export(opened, export)
         if take is None and export is None:
             _serve(opened, port, question, words)
+
+
+@contextmanager
+def _removed_after_an_error(path: Path, fresh: bool) -> Iterator[None]:
+    """A store that was begun by this command and holds no label yet goes with the error."""
+    from assay.omniinput.annotation.store import AnnotationStore
+
+    try:
+        yield
+    except AssayError:
+        if fresh:
+            with AnnotationStore(path) as opened:
+                begun = not opened.given()
+            for place in (path, path.with_name(f"{path.name}.lock")) if begun else ():
+                place.unlink(missing_ok=True)
+        raise
 
 
 def _chosen(
@@ -126,8 +147,6 @@ def _export(store: "AnnotationStore", path: Path) -> None:
 
 
 def _text(path: Path) -> str:
-    from assay.errors import InputError
-
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

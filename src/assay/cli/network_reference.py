@@ -1,6 +1,7 @@
 """From `package.module:name` on the command line to a Network."""
 
 import importlib
+import inspect
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,7 @@ def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "N
     if reference.endswith(".onnx"):
         return Network.from_onnx(reference, layers)
     found = named(reference)
-    if not isinstance(found, Network | nn.Module) and callable(found):
-        found = found()
+    found = found if isinstance(found, Network | nn.Module) else made(found, reference)
     if isinstance(found, nn.Module):
         return Network(found, layers=layers)
     if isinstance(found, Network):
@@ -100,18 +100,49 @@ def _inputs_at(source: str) -> Any:
 def named(reference: str) -> Any:
     """What `package.module:name` names."""
     module_name, colon, name = reference.partition(":")
-    if not colon or not name:
+    if not colon or not name.isidentifier() or not all(map(str.isidentifier, module_name.split("."))):
         raise InputError(f"expected package.module:name, got {reference!r}; name a function that returns it")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        return getattr(importlib.import_module(module_name), name)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise InputError(
             f"expected a module named {module_name!r}, found none ({error}); run from its folder"
             " or install it"
         ) from error
-    except AttributeError as error:
+    except SyntaxError as error:
         raise InputError(
-            f"expected {name!r} in module {module_name!r}, found none; check the name"
+            f"expected Python in {error.filename}, got a mistake in line {error.lineno} ({error.msg}); "
+            "correct it"
         ) from error
+    if not hasattr(module, name):
+        raise InputError(f"expected {name!r} in module {module_name!r}, found none; check the name")
+    return getattr(module, name)
+
+
+def callable_at(reference: str) -> Any:
+    """The function that `package.module:name` names."""
+    found = named(reference)
+    if not callable(found):
+        raise InputError(
+            f"expected {reference} to be a function of a batch of inputs, got {type(found).__name__}; "
+            "name a function"
+        )
+    return found
+
+
+def made(found: Any, reference: str) -> Any:
+    """What a factory makes when it is called without arguments; anything else as it is."""
+    if not callable(found):
+        return found
+    try:
+        inspect.signature(found).bind()
+    except TypeError as error:
+        raise InputError(
+            f"expected {reference} to be callable without arguments, got one that is not ({error}); name a "
+            "function that needs none"
+        ) from error
+    except ValueError:  # built in, without a signature that can be read
+        pass
+    return found()

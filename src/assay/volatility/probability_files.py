@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from assay.data.npz import DAMAGED
+from assay.data.place import existing_file, expect_numpy
 from assay.errors import InputError
 from assay.storage import load
 from assay.volatility.probabilities import Array, taken
@@ -43,20 +45,26 @@ def probability_chunks(source: str) -> Iterator[Array]:
 
 
 def _array(path: Path) -> Any:
+    expect_numpy(existing_file(path))
     try:
-        found = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+        with path.open("rb") as stream:
+            found = np.load(stream, allow_pickle=False)
+            return found if isinstance(found, np.ndarray) else found[_probabilities(list(found), path)]
+    except InputError:
+        raise
+    except DAMAGED as error:
         raise InputError(f"{path}: cannot be read ({error}); save probabilities with numpy.savez") from error
-    if isinstance(found, np.ndarray):
-        return found
-    with found:
-        names = [name for name in NAMES if name in found] or list(found)
-        if len(names) != 1 and names[0] not in NAMES:
-            raise InputError(
-                f"{path}: expected one array or one named {NAMES[0]!r}, got {sorted(found)}; "
-                f"save them with numpy.savez(path, {NAMES[0]}=...)"
-            )
-        return found[names[0]]
+
+
+def _probabilities(there: list[str], path: Path) -> str:
+    """The name of the array to take: the one there is, or the one called so."""
+    names = [name for name in NAMES if name in there] or there
+    if len(names) != 1 and (not names or names[0] not in NAMES):
+        raise InputError(
+            f"{path}: expected one array or one named {NAMES[0]!r}, got {sorted(there)}; "
+            f"save them with numpy.savez(path, {NAMES[0]}=...)"
+        )
+    return names[0]
 
 
 def _lines(file: Any, source: str, chunk_lines: int) -> Iterator[Array]:
