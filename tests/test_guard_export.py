@@ -69,10 +69,17 @@ NETWORKS = {
 }
 
 EXPORTED = {
+    "ASH": monitors.ASH,
+    "ASH-B": lambda: monitors.ASH(variant="B", percentile=60),
+    "ASH-P": lambda: monitors.ASH(variant="P", percentile=60),
+    "DICE": lambda: monitors.DICE(percentile=50),
+    "FDBD": monitors.FDBD,
     "GEN": monitors.GEN,
     "GEN-top": lambda: monitors.GEN(top=2),
     "KNN": lambda: monitors.KNN(k=5),
+    "NCI": monitors.NCI,
     "ODIN-still": lambda: monitors.ODIN(SOME, temperature=2.0, magnitude=0.0),
+    "SCALE": monitors.SCALE,
     "SHE": monitors.SHE,
     "ActivationBox": monitors.ActivationBox,
     "ActivationBox-simple": lambda: monitors.ActivationBox(projection="simple", neurons=(0, 3)),
@@ -86,6 +93,7 @@ EXPORTED = {
     "Entropy": monitors.Entropy,
     "GaussianInterval": monitors.GaussianInterval,
     "GaussianInterval-excess": lambda: monitors.GaussianInterval(measure="excess"),
+    "GradNorm": monitors.GradNorm,
     "InputRange": lambda: monitors.InputRange(low=0.0, high=0.9),
     "KLMatching": monitors.KLMatching,
     "Mahalanobis": Mahalanobis,

@@ -66,6 +66,8 @@ ARGUMENTS = {
 SLOW = {"epochs"}
 
 VARIANTS = {
+    "ASH-B": lambda: monitors.ASH(variant="B", percentile=60),
+    "ASH-P": lambda: monitors.ASH(variant="P", percentile=60),
     "AllOf-abstraction": lambda: monitors.AllOf([Energy(), monitors.GaussianInterval()]),
     "ODIN-still": lambda: monitors.ODIN(NETWORK, magnitude=0.0),
     "Reconstruction-per-class": lambda: monitors.Reconstruction(per_class=True, epochs=1),
