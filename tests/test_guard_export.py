@@ -101,6 +101,8 @@ EXPORTED = {
     "MaxLogit": monitors.MaxLogit,
     "MaxSoftmax": monitors.MaxSoftmax,
     "NNGuide": monitors.NNGuide,
+    "OpenMax": monitors.OpenMax,
+    "OpenMax-two": lambda: monitors.OpenMax(top=2),
     "ReAct": monitors.ReAct,
     "ReAct-KLMatching": lambda: monitors.ReAct(monitors.KLMatching()),
     "Reconstruction": lambda: monitors.Reconstruction(epochs=1, limit=40),

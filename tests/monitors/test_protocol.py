@@ -76,6 +76,7 @@ VARIANTS = {
     "Mahalanobis-per-class": lambda: monitors.Mahalanobis(covariance="per_class"),
     "Mahalanobis-ledoit-wolf": lambda: monitors.Mahalanobis(estimator="ledoit_wolf"),
     "Mahalanobis-perturbed": lambda: monitors.Mahalanobis(network=NETWORK, magnitude=0.01),
+    "OpenMax-limited": lambda: monitors.OpenMax(tail=5, top=2, limit=20),
     "RelativeMahalanobis-oas": lambda: monitors.RelativeMahalanobis(estimator="oas"),
     "KNN-sampled": lambda: monitors.KNN(k=3, limit=20),
     "ReAct-KLMatching": lambda: monitors.ReAct(monitors.KLMatching(), limit=40),

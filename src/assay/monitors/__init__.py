@@ -25,6 +25,7 @@ from assay.monitors.monte_carlo_dropout import MonteCarloDropout
 from assay.monitors.nci import NCI
 from assay.monitors.nnguide import NNGuide
 from assay.monitors.odin import ODIN
+from assay.monitors.open_max import OpenMax
 from assay.monitors.react import ReAct
 from assay.monitors.reconstruction import Reconstruction
 from assay.monitors.relative_mahalanobis import RelativeMahalanobis
@@ -62,6 +63,7 @@ __all__ = [
     "Monitor",
     "MonteCarloDropout",
     "NNGuide",
+    "OpenMax",
     "ReAct",
     "Reconstruction",
     "RelativeMahalanobis",
