@@ -100,6 +100,7 @@ EXPORTED = {
     "Mahalanobis-per-class": lambda: Mahalanobis(covariance="per_class"),
     "MaxLogit": monitors.MaxLogit,
     "MaxSoftmax": monitors.MaxSoftmax,
+    "MultiLayerMahalanobis": lambda: monitors.MultiLayerMahalanobis(layers=["penultimate"]),
     "NNGuide": monitors.NNGuide,
     "OpenMax": monitors.OpenMax,
     "OpenMax-two": lambda: monitors.OpenMax(top=2),

@@ -55,6 +55,7 @@ ARGUMENTS = {
     "allowed": lambda: [0, 1],
     "epochs": lambda: 2,
     "high": lambda: 0.9,
+    "layers": lambda: ["penultimate"],
     "low": lambda: 0.0,
     "members": lambda: [Energy(), monitors.Mahalanobis()],
     "network": lambda: NETWORK,

@@ -22,6 +22,7 @@ from assay.monitors.max_logit import MaxLogit
 from assay.monitors.max_softmax import MaxSoftmax
 from assay.monitors.monitor import Monitor
 from assay.monitors.monte_carlo_dropout import MonteCarloDropout
+from assay.monitors.multi_layer_mahalanobis import MultiLayerMahalanobis
 from assay.monitors.nci import NCI
 from assay.monitors.nnguide import NNGuide
 from assay.monitors.odin import ODIN
@@ -62,6 +63,7 @@ __all__ = [
     "MaxSoftmax",
     "Monitor",
     "MonteCarloDropout",
+    "MultiLayerMahalanobis",
     "NNGuide",
     "OpenMax",
     "ReAct",
