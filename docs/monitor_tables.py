@@ -146,7 +146,8 @@ def _formula(expression: str) -> str:
     >>> _formula("4 * d**2 + 8 * len(members)")
     '4 d² + 8 members'
     """
-    return re.sub(r"len\((\w+)\)", r"\1", expression).replace("**2", "²").replace(" * ", " ")
+    counts = re.sub(r"len\((\w+)\)", r"\1", expression)
+    return counts.replace("**2", "²").replace("**3", "³").replace(" * ", " ")
 
 
 def _arguments(cls: type[Monitor]) -> dict[str, inspect.Parameter]:

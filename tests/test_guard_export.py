@@ -89,6 +89,7 @@ EXPORTED = {
     "AllOf": lambda: monitors.AllOf([Energy(), monitors.GaussianInterval()]),
     "AllowedClasses": lambda: monitors.AllowedClasses([0, 1]),
     "AnyOf": lambda: monitors.AnyOf([Energy(), Mahalanobis()]),
+    "CoRP": lambda: monitors.CoRP(frequencies=60),
     "Energy": lambda: Energy(temperature=2.0),
     "Entropy": monitors.Entropy,
     "GaussianInterval": monitors.GaussianInterval,

@@ -6,6 +6,7 @@ from assay.monitors.adapter import adapt
 from assay.monitors.allowed_classes import AllowedClasses
 from assay.monitors.ash import ASH
 from assay.monitors.combination import AllOf, AnyOf, Standardised
+from assay.monitors.corp import CoRP
 from assay.monitors.dice import DICE
 from assay.monitors.energy import Energy
 from assay.monitors.ensemble_disagreement import EnsembleDisagreement
@@ -51,6 +52,7 @@ __all__ = [
     "AllOf",
     "AllowedClasses",
     "AnyOf",
+    "CoRP",
     "Energy",
     "EnsembleDisagreement",
     "Entropy",
