@@ -29,7 +29,7 @@ class CoRP(Monitor):
     Fang et al. 2024 (kernel PCA for out-of-distribution detection; cosine kernel, then random Fourier
     features). The `frequencies` = M rows of Omega are normal with variance 2 gamma, t uniform in [0, 2 pi):
     together the kernel exp(-gamma ||z - z'||^2). U spans the fewest principal directions that explain the
-    share `explained` of the variance. Defaults are the paper's for CIFAR-10; ImageNet: gamma 3,
+    share `explained` of the variance. Defaults are the authors' for CIFAR-10; ImageNet: gamma 3,
     4096 frequencies and 0.5. The authors' score is the negative. Any layer will do.
     """
 

@@ -22,7 +22,7 @@ class DICE(Monitor):
     its `percentile` over all weights, else zero (Sun and Li 2022, "directed sparsification").
 
     W and b are recovered from the training Trace (see `head.py`), so the layer must be the input of the last
-    Linear. 90 is the paper's percentile for CIFAR, 70 for ImageNet.
+    Linear. The authors' code takes 90 for CIFAR and 70 for ImageNet.
     """
 
     metadata = Metadata(

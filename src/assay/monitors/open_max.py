@@ -34,7 +34,7 @@ class OpenMax(Monitor):
 
     Log-odds order inputs as p_0 does and do not round to 1. Distances are Euclidean, as in OpenOOD and
     pytorch-ood; the paper adds a cosine. The distribution is fitted by maximum likelihood to the last digit.
-    20 and 10 are the paper's numbers. At most `limit` rows per class, a uniform sample, are kept until
+    20 and 10 are the authors' numbers. At most `limit` rows per class, a uniform sample, are kept until
     fitting is done. A class without rows counts as infinitely far, and `remedy_` names it.
     """
 

@@ -23,7 +23,7 @@ class SCALE(Monitor):
 
     ASH-S without the pruning. As W (e^r f) + b = e^r (logits - b) + b, only the bias of the last layer is
     needed, and no product at all. It is recovered from the training Trace (see `head.py`), so the layer must
-    be the input of the last Linear. 85 is the paper's percentile for ImageNet.
+    be the input of the last Linear. 85 is the authors' default.
 
     Made for features that are never negative; `remedy_` says where they are.
     """
