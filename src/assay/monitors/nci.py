@@ -19,8 +19,7 @@ class NCI(Monitor):
 
     As logits are linear in f, w_y' (f(x) - mu) = l_y(x) - (mean of l_y), so the weights need not be known,
     and any number of rows will do. That holds where the layer is the input of the last Linear; this is not
-    checked. The paper tunes `norm_weight` (its alpha) on data from outside; 0.0001 is OpenOOD's
-    default.
+    checked. The paper tunes `norm_weight` (its alpha) on data from outside; 0.0001 is OpenOOD's default.
     """
 
     metadata = Metadata(
