@@ -163,7 +163,7 @@ def test_a_network_is_found_in_the_current_folder(run, tmp_path):
         (["sample", "math:gcd", "--shape", "3", "--bins", "nan:1:4"], "low below high"),
         (["sample", "math:gcd", "--shape", "3", "--bins", "2:1:4"], "low below high"),
         (["sample", "math:gcd", "--shape", "3", "--bins", "0"], "low:high:number"),
-        (["sample", "math:gcd", "--shape", "3", "--seconds", "nan"], "positive budget"),
+        (["sample", "math:gcd", "--shape", "3", "--seconds", "nan"], "a finite number for --seconds"),
         (["sample", "math:gcd", "--shape", "3", "--values", "9" * 20], "from 1 to 2^63 - 1 values"),
         (["sample", "os.path:join", "--kind", "language-model"], "callable without arguments"),
         (["annotate", "dist", "--store", "flat.npz"], "got another kind of file"),
