@@ -282,7 +282,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(network):
             gaussians(300, gap=12, seed=seed),
             epsilon_range=(0.5, 1.0),
             steps=5,
-            confidence=0.9,
+            level=0.9,
             resamples=300,
         )
         for seed in range(10, 70)

@@ -32,12 +32,12 @@ COLUMNS = (
 class BenchmarkResult:
     """A row per guard and scenario.
 
-    `table` holds everything measured, with intervals at `confidence` as `_low` and `_high` (percentile
+    `table` holds everything measured, with intervals at `level` as `_lower` and `_upper` (percentile
     bootstrap over rows; DeLong for AUROC); `to_frame` the columns most people want.
     """
 
     table: pd.DataFrame
-    confidence: float = 0.95
+    level: float = 0.95
 
     title: ClassVar[str] = "Which monitor to ship"
 
@@ -87,9 +87,9 @@ class BenchmarkResult:
             )
         return pd.DataFrame(rows)
 
-    def ranking(self, measure: str = "specific_mcc", alpha: float = 0.05) -> Ranking:
+    def ranking(self, measure: str = "specific_mcc", level: float = 0.95) -> Ranking:
         """Friedman's test over the scenarios with Nemenyi's post-hoc test."""
-        return ranking(self.table, measure, alpha)
+        return ranking(self.table, measure, level)
 
     @property
     def best(self) -> str:
@@ -108,7 +108,7 @@ class BenchmarkResult:
         return words + " ".join(filter(None, [self._chance(facts), self._rivals(), self._effect(facts)]))
 
     def _chance(self, facts: pd.DataFrame) -> str:
-        sure = facts["p_above_chance"] < 1 - self.confidence
+        sure = facts["p_above_chance"] < 1 - self.level
         lucky = facts.index[~sure | (facts["specific_mcc"] < FAINT)]
         if len(lucky) == len(facts):
             return "No monitor did clearly better than chance: do not rely on any of them for these faults."
@@ -124,7 +124,7 @@ class BenchmarkResult:
             return "Too few guards or scenarios were run to say whether the order is more than chance."
         ranked = self.ranking()
         rivals = ranked.rivals
-        if len(rivals) == len(self.guards) - 1 and ranked.p_value >= ranked.alpha:
+        if not ranked.differ:
             return f"The monitors do not differ beyond chance (p = {ranked.p_value:.2g}): choose by cost."
         if not rivals:
             return f"By rank {ranked.best} is better than every other beyond chance."

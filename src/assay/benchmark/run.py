@@ -21,6 +21,7 @@ from assay.benchmark.scenario import NO_LABEL, Scenario, row_count
 from assay.engine import checked_engine, mapped
 from assay.errors import InputError, NotFittedError
 from assay.guard import CANCELLED, Guard
+from assay.statistics import check_level
 from assay.table import tabled
 from assay.trace import Inputs
 
@@ -32,7 +33,7 @@ def run_benchmark(
     batch_size: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     readouts: str | os.PathLike[str] | None = None,
-    confidence: float = 0.95,
+    level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
     engine: str = "here",
@@ -48,9 +49,9 @@ def run_benchmark(
     but for the seconds, which then are those of machines that do several things at once.
     """
     chosen = list(scenarios)
-    _check(guards, chosen, batch_size, confidence, resamples)
+    _check(guards, chosen, batch_size, level, resamples)
     checked_engine(engine)
-    settings = {"confidence": confidence, "resamples": resamples, "seed": seed}
+    settings = {"level": level, "resamples": resamples, "seed": seed}
     cells = Cells(guards, checkpoint, readouts, settings | {"batch_size": batch_size})
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     left: list[tuple[Scenario, list[str]]] = []
@@ -69,7 +70,7 @@ def run_benchmark(
             cells.write(name, scenario, row, readout.to_frame(scenario))
             rows[scenario.name, name] = row
     table = pd.DataFrame([rows[scenario.name, name] for scenario in chosen for name in guards])
-    return BenchmarkResult(table, confidence)
+    return BenchmarkResult(table, level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +203,7 @@ def _check(
     guards: Mapping[str, Guard],
     scenarios: list[Scenario],
     batch_size: int | None,
-    confidence: float,
+    level: float,
     resamples: int,
 ) -> None:
     if not guards or not all(isinstance(guard, Guard) for guard in guards.values()):
@@ -224,8 +225,6 @@ def _check(
         raise InputError(
             f"expected at least one scenario and each name once, got {names}; see assay.build_scenarios"
         )
-    if (batch_size is not None and batch_size < 1) or not 0 < confidence < 1 or resamples < 1:
-        raise InputError(
-            f"expected batch_size and resamples of at least 1 and a confidence between 0 and 1, got "
-            f"{batch_size}, {resamples} and {confidence}"
-        )
+    check_level(level)
+    if (batch_size is not None and batch_size < 1) or resamples < 1:
+        raise InputError(f"expected batch_size and resamples of at least 1, got {batch_size} and {resamples}")

@@ -16,7 +16,7 @@ from assay.monitors import ODIN, Energy, Mahalanobis, Monitor
 from assay.monitors.parts.reservoir import Reservoir
 from assay.network import Network, length, perturbable, replaced, rows
 from assay.network.batches import Batches
-from assay.statistics.auroc import separation
+from assay.statistics import auroc
 from assay.trace import Inputs, Trace
 
 TEMPERATURES = (500.0, 1000.0, 2000.0)
@@ -131,7 +131,7 @@ def _scores(network: Network, data: Any, monitors: Mapping[str, Monitor]) -> dic
 def _auroc(known: Tensor, unknown: Tensor) -> float:
     """The chance that an unknown input scores above a known one; NaN is as suspicious as can be."""
     known, unknown = (scores.nan_to_num(torch.inf, torch.inf, -torch.inf) for scores in (known, unknown))
-    return separation(known.numpy(), unknown.numpy())[0]
+    return auroc(known.numpy(), unknown.numpy()).value
 
 
 def _sampled(network: Network, data: Any, count: int, seed: int) -> Inputs:

@@ -8,7 +8,6 @@ import torch
 from numpy.typing import NDArray
 
 from assay.errors import InputError
-from assay.mira.bootstrap import interval, relative_rise, resampled_scores
 from assay.mira.chi_square import surprisal
 from assay.mira.distance import FeatureDistance
 from assay.mira.perturbation_range import found_range
@@ -16,6 +15,7 @@ from assay.mira.result import FeatureSample, MiraResult
 from assay.mira.settings import Form, Settings
 from assay.mira.sweep import Sweep
 from assay.mira.weights import epsilon_steps, step_weights
+from assay.statistics import percentile_interval, resampled_means
 
 Array = NDArray[np.float64]
 
@@ -39,6 +39,21 @@ def surprisals(squared: Array, dimensions: int, form: Form) -> Array:
     """Eq. 3, of the squared distance or, literally, of the distance."""
     statistic = squared if form == "squared" else np.sqrt(squared)
     return np.asarray(surprisal(statistic, dimensions))
+
+
+def resampled_scores(moved: Array, clean: Array, resamples: int, seed: int) -> Array:
+    """mean(moved) / mean(clean) - 1 over test inputs drawn with replacement, `resamples` times.
+
+    Networks measured on one test set with one seed share their draws, so that they are compared in pairs.
+    """
+    means = resampled_means(moved + 1j * clean, resamples, seed)  # one draw for the pair
+    return relative_rise(means.real, means.imag)
+
+
+def relative_rise(moved: Array, clean: Array) -> Array:
+    """moved / clean - 1; NaN where clean is 0, which is no baseline."""
+    ratio: Array = np.divide(moved, clean, out=np.full_like(moved, np.nan), where=clean > 0)
+    return ratio - 1
 
 
 def _result(
@@ -73,8 +88,8 @@ def _result(
             }
         ),
         per_class=_per_class(sweep, integrated, clean, bounds[0], settings),
-        interval=interval(draws, settings.confidence),
-        confidence=settings.confidence,
+        interval=percentile_interval(draws, settings.level),
+        level=settings.level,
         accuracy=sweep.at(0.0).accuracy,
         accuracy_threshold=settings.accuracy_threshold,
         layer=distance.name,
@@ -119,7 +134,7 @@ def _per_class(sweep: Sweep, moved: Array, clean: Array, low: float, settings: S
     for label in np.unique(labels.numpy()).tolist():
         own = (labels == label).numpy()
         draws = resampled_scores(moved[own], clean[own], settings.resamples, settings.seed)
-        lower, upper = interval(draws, settings.confidence)
+        lower, upper = percentile_interval(draws, settings.level)
         rows.append(
             {
                 "label": label,

@@ -39,7 +39,7 @@ def mira_score(
     form: Form = "squared",
     tolerance: float = 5e-3,
     resamples: int = 1000,
-    confidence: float = 0.95,
+    level: float = 0.95,
 ) -> MiraResult:
     """MIRA(f, D, l) = 1/S0 * integral of E[S(f^l(x + delta)) - S0] p(epsilon) d epsilon (Eq. 4).
 
@@ -74,7 +74,7 @@ def mira_score(
         form=form,
         tolerance=tolerance,
         resamples=resamples,
-        confidence=confidence,
+        level=level,
     )
     return scores(network, train, test, [layer], settings)[0]
 

@@ -10,6 +10,7 @@ from assay.faults.norms import Norm, check_norm
 from assay.mira.distance import FeatureDistance, Reference, Still
 from assay.mira.perturbation import Attack, checked_attack
 from assay.mira.weights import Weight
+from assay.statistics import check_level
 
 Form = Literal["squared", "literal"]
 
@@ -34,14 +35,14 @@ class Settings:
     form: Form = "squared"
     tolerance: float = 5e-3
     resamples: int = 1000
-    confidence: float = 0.95
+    level: float = 0.95
 
     def __post_init__(self) -> None:
         check_norm(self.norm)
         checked_attack(self.perturbation)
         self.distance(["penultimate"])
         _between(self.accuracy_threshold, "accuracy_threshold", 0, 1)
-        _between(self.confidence, "confidence", 0, 1)
+        check_level(self.level)
         _between(self.tolerance, "tolerance", 0, 1)
         if self.steps < 1 or self.resamples < 1:
             raise InputError(

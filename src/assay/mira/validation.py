@@ -3,13 +3,9 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import permutations
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
 
 from assay.errors import InputError
 from assay.mira import figures as pictures
@@ -18,12 +14,9 @@ from assay.mira.detection import Tuning, detection_table
 from assay.mira.settings import Settings
 from assay.mira.sweep import watching
 from assay.network import Network
+from assay.statistics import RankCorrelation, rank_correlation
 from assay.storage import storable
 from assay.table import tabled
-
-Array = NDArray[np.float64]
-
-_EXACT = 7  # pairs whose orders are all tried: 5,040
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +47,7 @@ class MonitorabilityValidation:
         )
 
     @property
-    def correlation(self) -> "RankCorrelation":
+    def correlation(self) -> RankCorrelation:
         """Spearman's, between score and best-of AUROC over networks."""
         frame = self.to_frame()
         return rank_correlation(frame["score"].to_numpy(), frame["best_auroc"].to_numpy())
@@ -83,51 +76,6 @@ class MonitorabilityValidation:
         rank = self.correlation
         words = "Score and detection" + ("" if math.isnan(rank.value) else f": Spearman {rank.value:.2f}")
         return pictures.agreement_picture(self.to_frame(), words)
-
-
-@dataclass(frozen=True)
-class RankCorrelation:
-    """Spearman's correlation, its 95 % interval, and the permutation test's p; NaN where there is none."""
-
-    value: float
-    lower: float
-    upper: float
-    p_value: float
-
-
-def rank_correlation(first: Any, second: Any, seed: int = 0) -> RankCorrelation:
-    """Of at least four pairs that are not all equal.
-
-    The interval is Fisher's z with the variance of Bonett and Wright 2000, (1 + r^2 / 2) / (n - 3); with
-    perfect agreement of few pairs it collapses, so r is taken as at most 1 - 1/n^2 there. The p-value is
-    that of the permutation test, exact up to seven pairs.
-    """
-    one, other = np.asarray(first, float), np.asarray(second, float)
-    count = len(one)
-    if count < 4 or len(set(one)) == 1 or len(set(other)) == 1:
-        return RankCorrelation(math.nan, math.nan, math.nan, math.nan)
-    one, other = _centred_ranks(one), _centred_ranks(other)
-    value = float(one @ other)
-    near = float(np.clip(value, -1 + 1 / count**2, 1 - 1 / count**2))
-    reach = float(norm.ppf(0.975)) * math.sqrt((1 + near**2 / 2) / (count - 3))
-    low, high = (float(np.tanh(np.arctanh(near) + side * reach)) for side in (-1, 1))
-    return RankCorrelation(value, min(low, value), max(high, value), _permutation_p(one, other, seed))
-
-
-def _centred_ranks(values: Array) -> Array:
-    """Ranks about their mean, of length 1: their products are Spearman's correlation."""
-    ranks = rankdata(values) - (len(values) + 1) / 2
-    return np.asarray(ranks / np.linalg.norm(ranks))
-
-
-def _permutation_p(first: Array, second: Array, seed: int) -> float:
-    if len(first) <= _EXACT:
-        orders = np.array(list(permutations(first)))
-    else:
-        orders = np.random.default_rng(seed).permuted(np.tile(first, (9_999, 1)), axis=1)
-        orders = np.vstack([first, orders])
-    # Correlations that tie with the one found may differ from it by rounding.
-    return float((np.abs(orders @ second) >= abs(first @ second) - 1e-9).mean())
 
 
 def validate_monitorability(
