@@ -11,7 +11,7 @@ from assay.demo.networks import ARCHITECTURES, trained, without
 from assay.errors import InputError
 from assay.mira import Tuning
 from assay.mira.detection import _sampled, random_noise
-from assay.mira.settings import Settings
+from assay.mira.settings import MiraSettings
 
 OPTIONS = {"steps": 4, "resamples": 50, "low": 0.0, "high": 1.0}
 TUNING = Tuning(temperatures=[1000.0], magnitudes=[0.0, 0.01], inputs=60)
@@ -81,11 +81,11 @@ def test_a_validation_is_saved_and_drawn(validation, tmp_path):
 def test_noise_looks_like_the_inputs_in_mean_spread_and_bounds(networks, digits):
     network = networks["wide MLP"]
     sample = digits[0][0][:200]
-    free = random_noise(network, sample, Settings())
+    free = random_noise(network, sample, MiraSettings())
     # 12,800 values: the standard errors of mean and spread are below 0.004.
     assert float(free.mean()) == pytest.approx(float(sample.mean()), abs=0.015)
     assert float(free.std()) == pytest.approx(float(sample.std()), abs=0.015)
-    bounded = random_noise(network, sample, Settings(low=0.0, high=1.0))
+    bounded = random_noise(network, sample, MiraSettings(low=0.0, high=1.0))
     assert bounded.min() >= 0
     assert bounded.max() <= 1
 

@@ -19,7 +19,7 @@ from assay.guard import Guard
 from assay.labels import class_numbers
 from assay.mira import MiraResult, ShuffleScore, shuffle_score
 from assay.mira.score import scores
-from assay.mira.settings import Settings
+from assay.mira.settings import MiraSettings
 from assay.monitors.monitor import Monitor
 from assay.network import Network
 from assay.trace import Trace
@@ -59,7 +59,7 @@ def check_network(
     only where its interval (95 %) lies on one side of what is wanted; `least_mcc` is held against the mean
     over scenarios of the monitor that is best on them.
     """
-    settings = Settings(accuracy_threshold=accuracy_threshold, low=low, high=high, seed=seed)
+    settings = MiraSettings(accuracy_threshold=accuracy_threshold, low=low, high=high, seed=seed)
     if not network.layers:
         raise InputError("expected a Network that watches a layer, got layers=(); pass layers='penultimate'")
     learned, held, tested = _split(data, test, seed)
@@ -135,7 +135,7 @@ def _guards(
 
 
 def _monitorability(
-    network: Network, train: Pair, test: Pair, settings: Settings
+    network: Network, train: Pair, test: Pair, settings: MiraSettings
 ) -> tuple[MiraResult | None, str]:
     """The score, or the reason why there is none."""
     try:

@@ -12,7 +12,7 @@ from assay.errors import InputError
 from assay.mira import figures as pictures
 from assay.mira.result import MiraResult
 from assay.mira.score import Layers, scores
-from assay.mira.settings import Settings
+from assay.mira.settings import MiraSettings, shows_mira_options
 from assay.network import Network
 from assay.storage import storable
 from assay.table import tabled
@@ -72,6 +72,7 @@ class MonitorabilityComparison:
         return pictures.ranking_picture(self.to_frame())
 
 
+@shows_mira_options
 def compare_monitorability(
     networks: Mapping[str, Network] | Network,
     train: Any,
@@ -83,12 +84,13 @@ def compare_monitorability(
 ) -> MonitorabilityComparison:
     """MIRA scores of networks, of layers, or of both, ranked.
 
-    `layers` may hold groups, ("4", "penultimate"), which are scored jointly. All layers of a network share
-    its forward passes, so that more layers cost little more. Options are those of `mira_score` and hold for
-    all networks: scores are comparable only at one accuracy threshold. `engine` scores networks in other
-    processes ("processes") or on a Ray cluster ("ray"), with the same result.
+    A group in `layers`, ("4", "penultimate"), is scored jointly. All layers of a network share its forward
+    passes, so that more layers cost little more. The options are those of `mira_score`
+    (`assay.mira.MiraSettings`) and apply to all networks: scores can be compared only at one accuracy
+    threshold. `engine` scores networks in other processes ("processes") or on a Ray cluster ("ray"), with the
+    same result.
     """
-    settings = Settings(**options)
+    settings = MiraSettings(**options)
     named = {"network": networks} if isinstance(networks, Network) else dict(networks)
     if not named:
         raise InputError("expected at least one network to compare, got none; pass {'name': network}")
@@ -102,7 +104,7 @@ def compare_monitorability(
 
 
 def _named_scores(
-    train: Any, test: Any, layers: Sequence[Layers], settings: Settings, named: tuple[str, Network]
+    train: Any, test: Any, layers: Sequence[Layers], settings: MiraSettings, named: tuple[str, Network]
 ) -> list[MiraResult]:
     name, network = named
     try:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.mira.settings import Settings
+from assay.mira.settings import MiraSettings
 from assay.monitors import ODIN, Energy, Mahalanobis, Monitor
 from assay.monitors.parts.reservoir import Reservoir
 from assay.network import Network, length, perturbable, replaced, rows
@@ -45,7 +45,7 @@ def detection_table(
     test: Any,
     unknown: Mapping[str, Any],
     layer: str,
-    settings: Settings,
+    settings: MiraSettings,
     tuning: Tuning,
 ) -> pd.DataFrame:
     """AUROC of ODIN, Mahalanobis and Energy between `test` and each unknown set.
@@ -74,7 +74,7 @@ def detection_table(
 
 
 def tuned_monitors(
-    network: Network, train: Any, fitted: Trace, layer: str, settings: Settings, tuning: Tuning
+    network: Network, train: Any, fitted: Trace, layer: str, settings: MiraSettings, tuning: Tuning
 ) -> dict[str, Monitor]:
     """Each monitor with the settings that tell training inputs from noise best; the first of equals."""
     sample = _sampled(network, train, tuning.inputs, settings.seed)
@@ -105,7 +105,7 @@ def tuned_monitors(
     return chosen | {"Energy": Energy().fit(fitted)}
 
 
-def random_noise(network: Network, sample: Inputs, settings: Settings) -> Inputs:
+def random_noise(network: Network, sample: Inputs, settings: MiraSettings) -> Inputs:
     """Normal noise with the mean and spread of the sample's values, cut to the bounds; as many inputs.
 
     For text it takes the place of the embeddings.

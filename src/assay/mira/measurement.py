@@ -12,7 +12,7 @@ from assay.mira.chi_square import surprisal
 from assay.mira.distance import FeatureDistance
 from assay.mira.perturbation_range import found_range
 from assay.mira.result import FeatureSample, MiraResult
-from assay.mira.settings import Form, Settings
+from assay.mira.settings import MiraSettings, SurprisalForm
 from assay.mira.sweep import Sweep
 from assay.mira.weights import epsilon_steps, step_weights
 from assay.statistics import percentile_interval, resampled_means
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 _SHOWN = 150  # inputs in the t-SNE picture, clean and perturbed each
 
 
-def results_over(sweep: Sweep, settings: Settings) -> list[MiraResult]:
+def results_over(sweep: Sweep, settings: MiraSettings) -> list[MiraResult]:
     """The range, the steps and what they give, for every distance of the sweep."""
     low, high = settings.epsilon_range or found_range(sweep, settings)
     epsilons = epsilon_steps(low, high, settings.steps)
@@ -35,7 +35,7 @@ def results_over(sweep: Sweep, settings: Settings) -> list[MiraResult]:
     ]
 
 
-def surprisals(squared: Array, dimensions: int, form: Form) -> Array:
+def surprisals(squared: Array, dimensions: int, form: SurprisalForm) -> Array:
     """Eq. 3, of the squared distance or, literally, of the distance."""
     statistic = squared if form == "squared" else np.sqrt(squared)
     return np.asarray(surprisal(statistic, dimensions))
@@ -62,7 +62,7 @@ def _result(
     distance: FeatureDistance,
     bounds: tuple[float, float],
     weights: Array,
-    settings: Settings,
+    settings: MiraSettings,
 ) -> MiraResult:
     epsilons = epsilon_steps(*bounds, settings.steps)
     readings = [sweep.at(float(epsilon)) for epsilon in epsilons]
@@ -101,7 +101,7 @@ def _result(
     )
 
 
-def _check_baseline(baseline: float, distance: FeatureDistance, form: Form) -> None:
+def _check_baseline(baseline: float, distance: FeatureDistance, form: SurprisalForm) -> None:
     if not baseline > 0:
         remedy = "use form='squared'" if form == "literal" else "choose a layer whose features vary"
         raise InputError(
@@ -127,7 +127,7 @@ def _few_carry(moved: Array, clean: Array) -> tuple[str, ...]:
     )
 
 
-def _per_class(sweep: Sweep, moved: Array, clean: Array, low: float, settings: Settings) -> pd.DataFrame:
+def _per_class(sweep: Sweep, moved: Array, clean: Array, low: float, settings: MiraSettings) -> pd.DataFrame:
     """Definition 2 on the inputs of each label, with their own baseline; NaN where that is 0."""
     labels = sweep.perturbation.labels
     rows = []

@@ -11,7 +11,7 @@ from assay.errors import InputError
 from assay.mira import figures as pictures
 from assay.mira.comparison import MonitorabilityComparison, compare_monitorability
 from assay.mira.detection import Tuning, detection_table
-from assay.mira.settings import Settings
+from assay.mira.settings import MiraSettings, shows_mira_options
 from assay.mira.sweep import watching
 from assay.network import Network
 from assay.statistics import RankCorrelation, rank_correlation
@@ -78,6 +78,7 @@ class MonitorabilityValidation:
         return pictures.agreement_picture(self.to_frame(), words)
 
 
+@shows_mira_options
 def validate_monitorability(
     networks: Mapping[str, Network],
     train: Any,
@@ -90,17 +91,18 @@ def validate_monitorability(
 ) -> MonitorabilityValidation:
     """The MIRA score of every network beside how well its failures are detected on unknown data.
 
-    For each network ODIN, Mahalanobis and Energy are tuned on random noise (see `Tuning`) and tell `test`
-    from each set of `unknown` (inputs, or (inputs, labels)). The AUROC of the best monitor, averaged over
-    sets, is what the score should track. Options are those of `mira_score`.
+    For each network ODIN, Mahalanobis and Energy are tuned on random noise (see `Tuning`) and then used to
+    separate `test` from each set of `unknown` (inputs, or (inputs, labels)). The AUROC of the best monitor,
+    averaged over the sets, is what the score should track. The options are those of `mira_score`
+    (`assay.mira.MiraSettings`).
 
-    The tuning costs most: with the default grid, about 180 forward passes over 1,000 inputs.
+    Tuning costs most: with the default grid, about 180 forward passes over 1,000 inputs.
     """
     if not unknown:
         raise InputError("expected at least one unknown set, got none; pass {'name': inputs}")
     if not isinstance(layer, str):
         raise InputError(f"expected one layer to validate, got {layer!r}; pass its name")
-    settings = Settings(**options)
+    settings = MiraSettings(**options)
     comparison = compare_monitorability(networks, train, test, [layer], **options)
     tables = []
     for name, network in networks.items():
