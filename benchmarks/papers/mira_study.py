@@ -13,7 +13,7 @@ import assay
 from assay.mira import Tuning
 from assay.mira.detection import detection_table
 from assay.mira.measurement import results_over
-from assay.mira.score import swept
+from assay.mira.score import prepared_sweep
 from assay.mira.settings import MiraSettings
 
 
@@ -56,7 +56,7 @@ def measured(subject: Subject, cache: Path) -> dict[str, Any]:
 
 def _score(subject: Subject, row: dict[str, Any]) -> dict[str, Any]:
     """At every threshold, from one sweep."""
-    sweep = swept(
+    sweep = prepared_sweep(
         subject.network(),
         subject.train(),
         subject.test(),

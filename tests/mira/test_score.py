@@ -168,12 +168,12 @@ def test_one_backward_pass_serves_all_steps_and_the_search(curved, curved_data, 
 
 
 def test_a_pilot_finds_the_same_range_with_fewer_inputs(network):
-    from assay.mira.score import swept
+    from assay.mira.score import prepared_sweep
     from assay.mira.settings import MiraSettings
 
     data = gaussians(6_000)
     result = assay.mira_score(network, data, data, steps=2, resamples=10)
-    sweep = swept(network, data, data, [("penultimate",)], MiraSettings())
+    sweep = prepared_sweep(network, data, data, [("penultimate",)], MiraSettings())
     assert sweep.at(result.epsilon_min).accuracy <= 0.5 < sweep.at(result.epsilon_min * (1 - 6e-3)).accuracy
 
 

@@ -10,7 +10,7 @@ import assay
 from assay.demo.networks import ARCHITECTURES, trained, without
 from assay.errors import InputError
 from assay.mira import Tuning
-from assay.mira.detection import _sampled, random_noise
+from assay.mira.detection import _input_sample, random_noise
 from assay.mira.settings import MiraSettings
 
 OPTIONS = {"steps": 4, "resamples": 50, "low": 0.0, "high": 1.0}
@@ -93,7 +93,7 @@ def test_noise_looks_like_the_inputs_in_mean_spread_and_bounds(networks, digits)
 def test_samples_of_loaders_are_bounded_and_come_from_the_data(networks, digits):
     inputs, labels = digits[0]
     loader = DataLoader(TensorDataset(inputs, labels), batch_size=50, generator=torch.Generator())
-    drawn = _sampled(networks["wide MLP"], loader, 70, seed=0)
+    drawn = _input_sample(networks["wide MLP"], loader, 70, seed=0)
     assert len(drawn) == 70
     assert all((inputs == row).flatten(1).all(1).any() for row in drawn)
 

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from assay.benchmark.material import Material
-from assay.benchmark.scenario import Scenario, row_count, rows_of
+from assay.benchmark.scenario import Scenario
 from assay.errors import InputError
 from assay.faults import ADVERSARIAL, ANOMALY, NOISE, SHIFT, TABULAR, TEXT, Attack, Template
 from assay.faults.template import check_images, check_severity
 from assay.labels import class_numbers
-from assay.network import Network
+from assay.network import Network, length, rows
 
 PAPER = (
     *("pixel_trap", "row_add_logic", "shifted_pixel"),
@@ -106,13 +106,13 @@ def _check(
         check_severity(severity)
     if not 0 < clean_share < 1:
         raise InputError(f"expected a clean_share between 0 and 1, got {clean_share}")
-    count = row_count(inputs)
+    count = length(inputs)
     if len(labels) != count or count < 2:
         raise InputError(
             f"expected one label per input and at least two inputs, got {count} inputs and {len(labels)} "
             "labels; pass inputs and labels of the same rows"
         )
-    classes = None if network is None else network.observe(rows_of(inputs, torch.arange(1))).logits.shape[1]
+    classes = None if network is None else network.observe(rows(inputs, torch.arange(1))).logits.shape[1]
     if labels.min() < 0 or (classes is not None and labels.max() >= classes):
         raise InputError(
             f"expected labels from 0 to {'classes' if classes is None else classes} - 1, got "
@@ -123,7 +123,7 @@ def _check(
 def _check_novelty(name: str, others: Any, inputs: Any, taken: set[str]) -> None:
     if name in taken:
         raise InputError(f"expected a name of its own for the novelty, got {name!r}, which is a fault's")
-    if not row_count(others):
+    if not length(others):
         raise InputError(f"expected at least one input of the novelty {name!r}, got none")
     if isinstance(inputs, Tensor) != isinstance(others, Tensor):
         raise InputError(f"expected the novelty {name!r} like the inputs: both tensors or both texts")

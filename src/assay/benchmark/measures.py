@@ -79,24 +79,28 @@ def multiclass_mcc(labels: NDArray[Any], answers: NDArray[Any]) -> float:
 
     A cancelled prediction is an answer of its own, -1, which is also the label of a novelty.
     """
-    pairs, counts = _paired(labels, answers)
-    return float(_gorodkin(pairs, counts[None])[0])
+    pairs, counts = _pair_counts(labels, answers)
+    return float(_mcc_of_counts(pairs, counts[None])[0])
 
 
 def multiclass_mcc_interval(
     labels: NDArray[Any], answers: NDArray[Any], settings: Mapping[str, Any]
 ) -> tuple[float, float]:
     """The percentile interval of `multiclass_mcc`, by resampling the counts of (label, answer) pairs."""
-    return _mcc_interval(*_paired(labels, answers), settings)
+    return _mcc_interval(*_pair_counts(labels, answers), settings)
 
 
-def agreement(
+def answer_mcc(
     name: str, labels: NDArray[Any], answers: NDArray[Any], settings: Mapping[str, Any]
 ) -> dict[str, float]:
     """`multiclass_mcc` under this name, with `_lower` and `_upper` beside it."""
-    pairs, counts = _paired(labels, answers)
+    pairs, counts = _pair_counts(labels, answers)
     lower, upper = _mcc_interval(pairs, counts, settings)
-    return {name: float(_gorodkin(pairs, counts[None])[0]), f"{name}_lower": lower, f"{name}_upper": upper}
+    return {
+        name: float(_mcc_of_counts(pairs, counts[None])[0]),
+        f"{name}_lower": lower,
+        f"{name}_upper": upper,
+    }
 
 
 def _mcc_interval(
@@ -105,10 +109,10 @@ def _mcc_interval(
     if not len(counts):
         return float("nan"), float("nan")
     draws = poisson_counts(counts, settings["resamples"], settings["seed"])
-    return percentile_interval(_gorodkin(pairs, draws), settings["level"])
+    return percentile_interval(_mcc_of_counts(pairs, draws), settings["level"])
 
 
-def _paired(labels: NDArray[Any], answers: NDArray[Any]) -> tuple[NDArray[np.intp], Numbers]:
+def _pair_counts(labels: NDArray[Any], answers: NDArray[Any]) -> tuple[NDArray[np.intp], Numbers]:
     """The distinct pairs of label and answer as codes (pairs, 2), and how often each occurred."""
     classes, codes = np.unique(np.concatenate([labels, answers]), return_inverse=True)
     count, size = len(labels), max(1, len(classes))
@@ -116,7 +120,7 @@ def _paired(labels: NDArray[Any], answers: NDArray[Any]) -> tuple[NDArray[np.int
     return np.stack(np.divmod(cells, size), axis=1), counts.astype(np.float64)
 
 
-def _gorodkin(pairs: NDArray[np.intp], counts: NDArray[Any]) -> Numbers:
+def _mcc_of_counts(pairs: NDArray[np.intp], counts: NDArray[Any]) -> Numbers:
     """MCC for every row of `counts` (draws, pairs)."""
     classes = np.eye(int(pairs.max(initial=0)) + 1)
     counts = np.asarray(counts, dtype=np.float64)
@@ -128,7 +132,7 @@ def _gorodkin(pairs: NDArray[np.intp], counts: NDArray[Any]) -> Numbers:
     return _ratio(covariance, spread)
 
 
-def measured(
+def all_measures(
     prefix: str, truth: Flags, outcomes: NDArray[np.int8], scores: Numbers, settings: Mapping[str, Any]
 ) -> dict[str, float]:
     """Every measure of one dimension, with `_lower` and `_upper` beside those that have an interval."""

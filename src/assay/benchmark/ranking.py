@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from assay.benchmark.figures import rank_picture
+from assay.benchmark.figures import rank_figure
 from assay.errors import InputError
 from assay.statistics import check_level, critical_difference, overall_p_value, pairwise_p_values
 from assay.storage import storable
@@ -79,7 +79,7 @@ class Ranking:
 
     def plot(self) -> "Figure":
         """The critical-difference diagram: guards by rank, a bar over those that do not differ."""
-        return rank_picture(
+        return rank_figure(
             self.ranks,
             self.alike,
             f"Average rank by {self.measure.replace('_', ' ')} over {self.scenarios} scenarios (1 is best);\n"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pandas as pd
 
-from assay.benchmark.figures import category_picture, cost_picture
+from assay.benchmark.figures import category_figure, cost_figure
 from assay.benchmark.ranking import Ranking, above_chance, ranking
 from assay.storage import storable
 from assay.table import tabled
@@ -77,8 +77,8 @@ class BenchmarkResult:
                     "false_alarms": float(part["clean_false_alarms"].mean()),
                     "clean_model_mcc": float(part["clean_model_mcc"].mean()),
                     "clean_system_mcc": float(part["clean_system_mcc"].mean()),
-                    "clean_system_change": _change(part, "clean_model_mcc", "clean_system_mcc"),
-                    "system_change": _change(part, "model_mcc", "system_mcc"),
+                    "clean_system_change": _relative_change(part, "clean_model_mcc", "clean_system_mcc"),
+                    "system_change": _relative_change(part, "model_mcc", "system_mcc"),
                     "model_seconds": float(part["model_seconds"].mean()),
                     "monitor_seconds": float(part["monitor_seconds"].mean()),
                     "model_bytes": int(part["model_bytes"].iloc[0]),
@@ -142,16 +142,16 @@ class BenchmarkResult:
 
     def plot(self) -> "Figure":
         """Mean specific MCC of every guard, by category."""
-        return category_picture(self.by_category())
+        return category_figure(self.by_category())
 
     def figures(self) -> "list[Figure]":
-        drawn = [self.plot(), cost_picture(self.by_guard())]
+        drawn = [self.plot(), cost_figure(self.by_guard())]
         if len(self.guards) > 1 and self.table["scenario"].nunique() > 1:
             drawn.append(self.ranking().plot())
         return drawn
 
 
-def _change(part: pd.DataFrame, before: str, after: str) -> float:
+def _relative_change(part: pd.DataFrame, before: str, after: str) -> float:
     """Relative change of the mean; NaN where there was nothing to lose."""
     start = float(part[before].mean())
     return float(part[after].mean() - start) / abs(start) if start else float(np.nan)

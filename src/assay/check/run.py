@@ -11,7 +11,6 @@ from torch import Tensor
 
 from assay import monitors
 from assay.benchmark import BenchmarkResult, build_scenarios, run_benchmark
-from assay.benchmark.scenario import row_count, rows_of
 from assay.check.gate import UNKNOWN, Gate, Interval
 from assay.check.result import Check
 from assay.errors import GradientError, InputError
@@ -21,7 +20,7 @@ from assay.mira import MiraResult, ShuffleScore, shuffle_score
 from assay.mira.score import scores
 from assay.mira.settings import MiraSettings
 from assay.monitors.monitor import Monitor
-from assay.network import Network
+from assay.network import Network, length, rows
 from assay.trace import Trace
 from assay.volatility import VolatilityWatch
 
@@ -90,7 +89,7 @@ def _split(data: Any, test: Any, seed: int) -> tuple[Pair, Pair, Pair]:
     cuts = (0.6, 0.8) if test is None else (0.75, 1.0)
     first, second = (round(share * len(order)) for share in cuts)
     parts = [
-        (rows_of(inputs, rows), labels[rows]) for rows in (order[:first], order[first:second], order[second:])
+        (rows(inputs, part), labels[part]) for part in (order[:first], order[first:second], order[second:])
     ]
     if test is not None:
         parts[2] = _labelled(test, "test")
@@ -105,9 +104,9 @@ def _labelled(data: Any, name: str) -> Pair:
         )
     inputs = data[0] if isinstance(data[0], list | tuple) else torch.as_tensor(data[0])
     labels = class_numbers(data[1])
-    if row_count(inputs) != len(labels) or (name == "data" and len(labels) < FEWEST):
+    if length(inputs) != len(labels) or (name == "data" and len(labels) < FEWEST):
         raise InputError(
-            f"expected at least {FEWEST} inputs with a label each in {name}, got {row_count(inputs)} inputs "
+            f"expected at least {FEWEST} inputs with a label each in {name}, got {length(inputs)} inputs "
             f"and {len(labels)} labels; gather more"
         )
     return inputs, labels

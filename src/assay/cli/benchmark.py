@@ -153,8 +153,8 @@ def _monitor(name: str, network: "Network") -> Any:
 def _parts(train: str, validation: str | None, seed: int) -> tuple[Any, Any]:
     import torch
 
-    from assay.benchmark.scenario import rows_of
     from assay.cli.network_reference import TRAIN, data_at
+    from assay.network import rows
 
     learned = data_at(train, TRAIN)
     if validation is not None:
@@ -163,7 +163,7 @@ def _parts(train: str, validation: str | None, seed: int) -> tuple[Any, Any]:
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     cut = len(order) // 5
     held, kept = order[:cut], order[cut:]
-    return (rows_of(inputs, kept), labels[kept]), (rows_of(inputs, held), labels[held])
+    return (rows(inputs, kept), labels[kept]), (rows(inputs, held), labels[held])
 
 
 def _keep(result: "BenchmarkResult", output: Path, report: Path | None) -> None:

@@ -73,7 +73,7 @@ def doubts(setting: Setting) -> Section:
         "Which monitor sees the unknown",
         words,
         "Which monitor, at which threshold, catches which faults, at what cost?",
-        [_picture(table)],
+        [_figure(table)],
         table.sort_values("auroc", ascending=False, ignore_index=True),
         advice=advice,
     )
@@ -107,7 +107,7 @@ def _rows(setting: Setting, name: str, network: Network) -> list[dict[str, objec
     return rows
 
 
-def _picture(table: pd.DataFrame) -> "Figure":
+def _figure(table: pd.DataFrame) -> "Figure":
     from matplotlib.figure import Figure
 
     wide = table.pivot(index="monitor", columns="network", values="auroc")

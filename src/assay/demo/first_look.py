@@ -49,13 +49,13 @@ def first_look(setting: Setting) -> Section:
         "What the networks know",
         words,
         "How good are they, and what do they say about things they never saw?",
-        [_picture(setting)],
+        [_figure(setting)],
         table,
         advice=advice,
     )
 
 
-def _picture(setting: Setting) -> "Figure":
+def _figure(setting: Setting) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 2.6), layout="constrained")

@@ -9,7 +9,7 @@ import pandas as pd
 
 from assay.engine import mapped
 from assay.errors import InputError
-from assay.mira import figures as pictures
+from assay.mira.figures import ranking_figure, row_names
 from assay.mira.result import MiraResult
 from assay.mira.score import Layers, scores
 from assay.mira.settings import MiraSettings, shows_mira_options
@@ -50,7 +50,7 @@ class MonitorabilityComparison:
 
     def summary(self) -> str:
         frame = self.to_frame()
-        names = pictures.names_of(frame)
+        names = row_names(frame)
         what = "layer" if frame["network"].nunique() == 1 and len(frame) > 1 else "network"
         words = [
             f"{names[0]} is the {what} whose failures show most clearly from inside, with a MIRA score of "
@@ -69,7 +69,7 @@ class MonitorabilityComparison:
         return " ".join(words)
 
     def plot(self) -> "Figure":
-        return pictures.ranking_picture(self.to_frame())
+        return ranking_figure(self.to_frame())
 
 
 @shows_mira_options
@@ -96,14 +96,14 @@ def compare_monitorability(
         raise InputError("expected at least one network to compare, got none; pass {'name': network}")
     if isinstance(layers, str):
         layers = [layers]
-    score = partial(_named_scores, train, test, layers, settings)
+    score = partial(_scores_of_one_network, train, test, layers, settings)
     found = mapped(score, named.items(), engine, description="networks", total=len(named))
     rows = [(name, result) for name, results in zip(named, found, strict=True) for result in results]
     rows.sort(key=lambda row: -row[1].score)
     return MonitorabilityComparison(tuple(name for name, _ in rows), tuple(result for _, result in rows))
 
 
-def _named_scores(
+def _scores_of_one_network(
     train: Any, test: Any, layers: Sequence[Layers], settings: MiraSettings, named: tuple[str, Network]
 ) -> list[MiraResult]:
     name, network = named

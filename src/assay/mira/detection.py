@@ -77,7 +77,7 @@ def tuned_monitors(
     network: Network, train: Any, fitted: Trace, layer: str, settings: MiraSettings, tuning: Tuning
 ) -> dict[str, Monitor]:
     """Each monitor with the settings that tell training inputs from noise best; the first of equals."""
-    sample = _sampled(network, train, tuning.inputs, settings.seed)
+    sample = _input_sample(network, train, tuning.inputs, settings.seed)
     noise = random_noise(network, sample, settings)
     traces = [network.observe(inputs, keep_inputs=True) for inputs in (sample, noise)]
 
@@ -134,7 +134,7 @@ def _auroc(known: Tensor, unknown: Tensor) -> float:
     return auroc(known.numpy(), unknown.numpy()).value
 
 
-def _sampled(network: Network, data: Any, count: int, seed: int) -> Inputs:
+def _input_sample(network: Network, data: Any, count: int, seed: int) -> Inputs:
     """Up to `count` inputs, drawn evenly; one pass and no more held than that."""
     batches = Batches(data, network.encode, network.batch_size)
     if batches.whole is not None:

@@ -19,7 +19,7 @@ from assay.statistics import percentile_interval, resampled_means
 
 Array = NDArray[np.float64]
 
-_SHOWN = 150  # inputs in the t-SNE picture, clean and perturbed each
+_SHOWN = 150  # inputs in the t-SNE figure, clean and perturbed each
 
 
 def results_over(sweep: Sweep, settings: MiraSettings) -> list[MiraResult]:
@@ -95,7 +95,7 @@ def _result(
         layer=distance.name,
         dimensions=distance.dimensions,
         fitted_rows=distance.rows,
-        warnings=distance.warnings + _few_carry(integrated, clean),
+        warnings=distance.warnings + _outlier_warning(integrated, clean),
         draws=draws,
         sample=_sample(sweep, distance, bounds[0], settings.seed),
     )
@@ -110,7 +110,7 @@ def _check_baseline(baseline: float, distance: FeatureDistance, form: SurprisalF
         )
 
 
-def _few_carry(moved: Array, clean: Array) -> tuple[str, ...]:
+def _outlier_warning(moved: Array, clean: Array) -> tuple[str, ...]:
     """A sentence where the farthest hundredth of clean inputs rules the baseline, and so the score.
 
     For Gaussian features their share is 6 %.

@@ -50,7 +50,7 @@ class Perturbation:
         self.norm, self.bounds, self.seed = norm, bounds, seed
         self._directions: Tensor | None = None
         if method in ("fgsm", "random_sign"):
-            self._directions = self._directed()
+            self._directions = self._all_directions()
 
     def moved(self, part: slice | Tensor, epsilon: float) -> Inputs:
         # Not the embedding of texts alone: whatever the network differentiates is what moves.
@@ -84,7 +84,7 @@ class Perturbation:
     def _sample(self, count: int) -> Tensor:
         return perturbable(self.network.embed(rows(self.inputs, slice(0, count)))).detach()
 
-    def _directed(self) -> Tensor:
+    def _all_directions(self) -> Tensor:
         size, whole = self.network.batch_size, None
         for start in progress(range(0, length(self.inputs), size), "finding directions"):
             part = slice(start, start + size)

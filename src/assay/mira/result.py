@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.mira import figures as pictures
+from assay.mira.figures import class_figure, curve_figure, feature_figure
 from assay.storage import storable
 from assay.table import tabled
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @storable("mira.FeatureSample")
 @dataclass(frozen=True, eq=False)
 class FeatureSample:
-    """Features of a few test inputs before and after the smallest perturbation, for the t-SNE picture."""
+    """Features of a few test inputs before and after the smallest perturbation, for the t-SNE figure."""
 
     clean: Tensor
     perturbed: Tensor
@@ -105,13 +105,13 @@ class MiraResult:
 
     def plot(self) -> "Figure":
         """Mean surprisal and accuracy against epsilon."""
-        return pictures.curve_picture(self.curve, self.baseline, self.accuracy)
+        return curve_figure(self.curve, self.baseline, self.accuracy)
 
     def figures(self) -> list["Figure"]:
         """The curve, the score of each class, and a t-SNE map of features, clean and perturbed."""
         sample = self.sample
         return [
             self.plot(),
-            pictures.class_picture(self.per_class, self.score),
-            pictures.feature_picture(sample.clean, sample.perturbed, sample.labels, sample.correct),
+            class_figure(self.per_class, self.score),
+            feature_figure(sample.clean, sample.perturbed, sample.labels, sample.correct),
         ]

@@ -8,7 +8,7 @@ from assay.mira.measurement import results_over
 from assay.mira.perturbation import Perturbation
 from assay.mira.result import MiraResult
 from assay.mira.settings import MiraSettings, shows_mira_options
-from assay.mira.sweep import Sweep, labelled, watching
+from assay.mira.sweep import Sweep, labelled_inputs, watching
 from assay.network import Network
 
 Layers = str | Sequence[str]
@@ -41,17 +41,17 @@ def scores(
 ) -> list[MiraResult]:
     """One result per layer (or group of joined layers), all from the same forward passes."""
     groups = [(names,) if isinstance(names, str) else tuple(names) for names in layers]
-    return results_over(swept(network, train, test, groups, settings), settings)
+    return results_over(prepared_sweep(network, train, test, groups, settings), settings)
 
 
-def swept(
+def prepared_sweep(
     network: Network, train: Any, test: Any, groups: Sequence[Sequence[str]], settings: MiraSettings
 ) -> Sweep:
     """Features fitted on `train`, and `test` ready to be moved."""
     if not groups or not all(groups):
         raise InputError("expected at least one layer, got none; pass layer='penultimate'")
     watched = watching(network, [name for group in groups for name in group])
-    inputs, labels = labelled(watched, test, "test")
+    inputs, labels = labelled_inputs(watched, test, "test")
     fitted = watched.observe(train)
     distances = [settings.distance(group).fit(fitted) for group in groups]
     perturbation = Perturbation(

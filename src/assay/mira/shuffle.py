@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.mira import figures as pictures
+from assay.mira.figures import shuffle_figure
 from assay.monitors import Energy
 from assay.network import Network, perturbable, replaced
 from assay.statistics import auroc, check_level
@@ -60,7 +60,7 @@ class ShuffleScore:
         )
 
     def plot(self) -> "Figure":
-        return pictures.shuffle_picture(self.clean, self.shuffled, self.score)
+        return shuffle_figure(self.clean, self.shuffled, self.score)
 
 
 def shuffle_score(network: Network, data: Any, *, seed: int = 0, level: float = 0.95) -> ShuffleScore:

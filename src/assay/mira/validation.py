@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 
 from assay.errors import InputError
-from assay.mira import figures as pictures
 from assay.mira.comparison import MonitorabilityComparison, compare_monitorability
 from assay.mira.detection import Tuning, detection_table
+from assay.mira.figures import agreement_figure
 from assay.mira.settings import MiraSettings, shows_mira_options
 from assay.mira.sweep import watching
 from assay.network import Network
@@ -75,7 +75,7 @@ class MonitorabilityValidation:
     def plot(self) -> "Figure":
         rank = self.correlation
         words = "Score and detection" + ("" if math.isnan(rank.value) else f": Spearman {rank.value:.2f}")
-        return pictures.agreement_picture(self.to_frame(), words)
+        return agreement_figure(self.to_frame(), words)
 
 
 @shows_mira_options

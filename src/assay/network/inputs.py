@@ -1,8 +1,8 @@
 """What every kind of input owes: rows, a length, and the one tensor that gradients move."""
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, overload
 
 import torch
 from torch import Tensor
@@ -25,14 +25,22 @@ def zeros_of(form: Form, count: int) -> Inputs:
     return made.get("", made)
 
 
-def length(inputs: Inputs) -> int:
-    """How many inputs there are."""
-    return len(inputs) if isinstance(inputs, Tensor) else len(next(iter(inputs.values())))
+def length(inputs: Inputs | Sequence[str]) -> int:
+    """Number of rows, of tensors or of texts."""
+    return len(next(iter(inputs.values()))) if isinstance(inputs, Mapping) else len(inputs)
 
 
-def rows(inputs: Inputs, part: slice | Tensor) -> Inputs:
-    """The same rows of every tensor."""
-    return each(inputs, lambda tensor: tensor[part])
+@overload
+def rows(inputs: Inputs, part: slice | Tensor) -> Inputs: ...
+@overload
+def rows(inputs: Sequence[str], part: slice | Tensor) -> Sequence[str]: ...
+
+
+def rows(inputs: Inputs | Sequence[str], part: slice | Tensor) -> Inputs | Sequence[str]:
+    """The same rows of every tensor, or those of texts; a slice, or their numbers."""
+    if isinstance(inputs, Tensor | Mapping):
+        return each(inputs, lambda tensor: tensor[part])
+    return inputs[part] if isinstance(part, slice) else [inputs[row] for row in part.tolist()]
 
 
 def each(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
