@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import assay
 from assay.errors import InputError
-from assay.network import length, rows
 
 
 class Classifier(nn.Module):
@@ -346,16 +345,3 @@ def test_a_linear_that_is_called_by_keyword_is_heard(inputs):
     assert torch.allclose(trace.features["penultimate"], module.first(rows).relu())
     bins = assay.Bins.from_bounds(assay.Network(module), layer="penultimate", low=0.0, high=1.0, width=1.0)
     assert bins.last >= 1
-
-
-@pytest.mark.parametrize("chosen", [slice(1, 3), torch.tensor([1, 2])])
-def test_rows_are_those_of_tensors_of_dicts_and_of_texts(chosen):
-    table, texts = torch.arange(12.0).view(4, 3), ["a", "b", "c", "d"]
-    named = {"x": table, "y": table[:, 0]}
-    assert length(table) == length(named) == length(texts) == 4
-    assert rows(table, chosen).equal(table[1:3])
-    assert {name: part.tolist() for name, part in rows(named, chosen).items()} == {
-        "x": table[1:3].tolist(),
-        "y": table[1:3, 0].tolist(),
-    }
-    assert rows(texts, chosen) == ["b", "c"]

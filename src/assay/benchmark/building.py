@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from assay.benchmark.material import Material
-from assay.benchmark.scenario import Scenario
+from assay.benchmark.scenario import Scenario, tensor_or_texts
 from assay.errors import InputError
 from assay.faults import ADVERSARIAL, ANOMALY, NOISE, SHIFT, TABULAR, TEXT, Attack, Template
 from assay.faults.template import check_images, check_severity
@@ -46,7 +46,7 @@ def build_scenarios(
     every scenario `clean_share` is untouched. Nothing is made before its `inputs` are read, and only the last
     is kept.
     """
-    inputs, labels = _rows(inputs), class_numbers(labels)
+    inputs, labels = _images_table_or_texts(inputs), class_numbers(labels)
     kind = _kind(inputs)
     _check(inputs, labels, network, severities, clean_share)
     chosen = [_template(name, kind, network) for name in _names(faults, kind, network)]
@@ -54,7 +54,7 @@ def build_scenarios(
     scenarios = [material.faulty(template, severity) for template in chosen for severity in severities]
     taken = {scenario.name for scenario in scenarios}
     for name, others in (novelty or {}).items():
-        others = _rows(others)
+        others = _images_table_or_texts(others)
         _check_novelty(name, others, inputs, taken)
         scenarios.append(material.novel(name, others))
     if not scenarios:
@@ -81,13 +81,10 @@ def _template(name: str, kind: str, network: Network | None) -> Template | Attac
     return TEMPLATES[kind][name]
 
 
-def _rows(inputs: Any) -> Any:
-    """Tensors and lists of texts as they are, arrays as tensors."""
-    if isinstance(inputs, list | tuple) and inputs and all(isinstance(row, str) for row in inputs):
-        return list(inputs)
+def _images_table_or_texts(inputs: Any) -> Any:
     if isinstance(inputs, Mapping):
         raise InputError("expected images, rows or texts, got a dict; pass texts as they are, not token ids")
-    return torch.as_tensor(inputs)
+    return tensor_or_texts(inputs)
 
 
 def _kind(inputs: Any) -> str:

@@ -21,7 +21,7 @@ from assay.benchmark.scenario import NO_LABEL, Scenario
 from assay.engine import checked_engine, mapped
 from assay.errors import InputError, NotFittedError
 from assay.guard import CANCELLED, Guard
-from assay.network import rows
+from assay.network.inputs import batches
 from assay.statistics import check_level
 from assay.table import tabled
 
@@ -53,13 +53,13 @@ def run_benchmark(
     checked_engine(engine)
     settings = {"level": level, "resamples": resamples, "seed": seed}
     cells = FinishedCells(guards, checkpoint, readouts, settings | {"batch_size": batch_size})
-    table_rows: dict[tuple[str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
     unfinished: list[tuple[Scenario, list[str]]] = []
     for scenario in chosen:
         for name in guards:
             if (row := cells.read(name, scenario)) is not None:
-                table_rows[scenario.name, name] = row
-        if wanted := [name for name in guards if (scenario.name, name) not in table_rows]:
+                rows[scenario.name, name] = row
+        if wanted := [name for name in guards if (scenario.name, name) not in rows]:
             unfinished.append((scenario, wanted))
     # Elsewhere a scenario needs its inputs along; here they are made when their turn comes.
     jobs = unfinished if engine == "here" else ((s.self_contained(), names) for s, names in unfinished)
@@ -68,8 +68,8 @@ def run_benchmark(
     for (scenario, _), judged in zip(unfinished, results, strict=True):
         for name, row, readout in judged:
             cells.write(name, scenario, row, readout.to_frame(scenario))
-            table_rows[scenario.name, name] = row
-    table = pd.DataFrame([table_rows[scenario.name, name] for scenario in chosen for name in guards])
+            rows[scenario.name, name] = row
+    table = pd.DataFrame([rows[scenario.name, name] for scenario in chosen for name in guards])
     return BenchmarkResult(table, level)
 
 
@@ -137,9 +137,7 @@ def _readouts(
         parts: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in group}
         first = next(iter(group.values()))
         size = batch_size or first.network.batch_size
-        inputs = scenario.inputs
-        for row in range(0, len(scenario), size):
-            batch = rows(inputs, slice(row, row + size))
+        for batch in batches(scenario.inputs, size):
             start = perf_counter()
             trace = first.observe(batch)
             observed = (perf_counter() - start) / len(trace)

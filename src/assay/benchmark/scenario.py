@@ -1,6 +1,6 @@
 """Scenario: one benchmark dataset, a stream of good and faulty inputs in random order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -66,6 +66,7 @@ class Scenario:
     ) -> "Scenario":
         """A scenario of recorded inputs, with the label of every row (-1 for a novelty) and whether it is a
         fault."""
+        inputs = tensor_or_texts(inputs)
         labels, flags = class_numbers(labels), torch.as_tensor(is_fault).bool()
         if length(inputs) != len(labels):
             raise InputError(
@@ -74,6 +75,13 @@ class Scenario:
             )
         mark = digest(name, category, severity, inputs, labels, flags)
         return cls(name, category, severity, labels, flags, FixedInputs(inputs), mark)
+
+
+def tensor_or_texts(inputs: Any) -> Any:
+    """Arrays as a tensor, texts as a list; tensors and dicts of tensors as they are."""
+    if isinstance(inputs, list | tuple) and inputs and all(isinstance(row, str) for row in inputs):
+        return list(inputs)
+    return inputs if isinstance(inputs, Mapping) else torch.as_tensor(inputs)
 
 
 @dataclass(frozen=True, eq=False)

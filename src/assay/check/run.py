@@ -102,7 +102,7 @@ def _labelled(data: Any, name: str) -> Pair:
             f"expected {name} as (inputs, labels), got {type(data).__name__} without labels; "
             "a check needs to know what is right"
         )
-    inputs = data[0] if isinstance(data[0], list | tuple) else torch.as_tensor(data[0])
+    inputs = list(data[0]) if isinstance(data[0], list | tuple) else torch.as_tensor(data[0])
     labels = class_numbers(data[1])
     if length(inputs) != len(labels) or (name == "data" and len(labels) < FEWEST):
         raise InputError(
