@@ -13,8 +13,8 @@ import assay
 from assay.mira import Tuning
 from assay.mira.detection import detection_table
 from assay.mira.measurement import results_over
-from assay.mira.score import swept
-from assay.mira.settings import Settings
+from assay.mira.score import prepared_sweep
+from assay.mira.settings import MiraSettings
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,16 @@ def measured(subject: Subject, cache: Path) -> dict[str, Any]:
 
 def _score(subject: Subject, row: dict[str, Any]) -> dict[str, Any]:
     """At every threshold, from one sweep."""
-    sweep = swept(
-        subject.network(), subject.train(), subject.test(), [("penultimate",)], Settings(**subject.options)
+    sweep = prepared_sweep(
+        subject.network(),
+        subject.train(),
+        subject.test(),
+        [("penultimate",)],
+        MiraSettings(**subject.options),
     )
     found = {}
     for threshold in subject.thresholds:
-        (result,) = results_over(sweep, Settings(accuracy_threshold=threshold, **subject.options))
+        (result,) = results_over(sweep, MiraSettings(accuracy_threshold=threshold, **subject.options))
         found[str(threshold)] = {
             "score": result.score,
             "interval": result.interval,
@@ -93,7 +97,7 @@ def _detection(subject: Subject, row: dict[str, Any]) -> dict[str, Any]:
             subject.test(),
             subject.unknown(),
             "penultimate",
-            Settings(**{**subject.options, "estimator": estimator}),
+            MiraSettings(**{**subject.options, "estimator": estimator}),
             subject.tuning,
         )
         found[f"detections {estimator}"] = table.to_dict("list")

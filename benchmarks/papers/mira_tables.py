@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from mira_study import PARTS
 
-from assay.mira import rank_correlation
+from assay.statistics import rank_correlation
 
 PLAIN = "rank squared mean"
 """The variant that is the MIRA score where training rows are many times the dimensions."""

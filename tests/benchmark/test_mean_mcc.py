@@ -95,8 +95,8 @@ def test_four_scenarios_are_enough_to_tell_a_monitor_from_chance(guards, data):
     scenarios = assay.build_scenarios(*data, faults=["gaussian", "contrast"])
     found = assay.run_benchmark({name: guards[name] for name in ("maha", "coin")}, scenarios)
     facts = found.by_guard().set_index("guard")
-    assert facts["specific_mcc_low"]["maha"] > 0.1
-    assert facts["specific_mcc_low"]["coin"] < 0 < facts["specific_mcc_high"]["coin"]
+    assert facts["specific_mcc_lower"]["maha"] > 0.1
+    assert facts["specific_mcc_lower"]["coin"] < 0 < facts["specific_mcc_upper"]["coin"]
     assert "1 did no better than chance" in found.summary()
     pooled = assay.BenchmarkResult(found.table)  # as put together from other results
     assert pooled.interval("maha")[0] < found.interval("maha")[0]

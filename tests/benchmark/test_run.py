@@ -221,7 +221,7 @@ def table_of(values):
 def test_ranks_agree_with_the_textbook_and_scipy(tmp_path):
     generator = np.random.default_rng(0)
     values = generator.normal(size=(30, 4)) + np.array([1.5, 0.5, 0.5, 0])
-    found = ranking(table_of(values), "specific_mcc", 0.05)
+    found = ranking(table_of(values), "specific_mcc", 0.95)
     ranks = stats.rankdata(-values, axis=1).mean(axis=0)
     assert list(found.ranks.values()) == pytest.approx(ranks)
     assert found.p_value == pytest.approx(stats.friedmanchisquare(*values.T).pvalue)
@@ -249,7 +249,7 @@ def test_ranks_agree_with_the_textbook_and_scipy(tmp_path):
 def test_the_diagram_names_every_guard_and_joins_those_that_cannot_be_told_apart():
     generator = np.random.default_rng(0)
     found = ranking(
-        table_of(generator.normal(size=(30, 4)) + np.array([1.5, 0.5, 0.5, 0])), "specific_mcc", 0.05
+        table_of(generator.normal(size=(30, 4)) + np.array([1.5, 0.5, 0.5, 0])), "specific_mcc", 0.95
     )
     assert found.alike == [["a", "b"], ["b", "c", "d"]]  # a differs from c and d: see the p-values above
     (axes,) = found.plot().axes
@@ -265,7 +265,7 @@ def test_the_diagram_names_every_guard_and_joins_those_that_cannot_be_told_apart
 
 
 def test_ties_share_ranks_and_equal_guards_do_not_differ():
-    found = ranking(table_of([[1.0, 1.0, 1.0]] * 5), "specific_mcc", 0.05)
+    found = ranking(table_of([[1.0, 1.0, 1.0]] * 5), "specific_mcc", 0.95)
     assert list(found.ranks.values()) == [2.0, 2.0, 2.0]
     assert found.p_value == 1.0
     assert len(found.rivals) == 2
@@ -273,15 +273,15 @@ def test_ties_share_ranks_and_equal_guards_do_not_differ():
     tied = ranking(
         table_of([[1, 1, 2, 0], [0.5] * 4, [3, 2, 2, 1], [0.1, 0.4, 0.4, 0.2], [2, 1, 0, 0]]),
         "specific_mcc",
-        0.05,
+        0.95,
     )
     assert tied.pairs["d"].to_numpy() == pytest.approx([0.45593277] * 3 + [1], abs=1e-8)
     assert tied.pairs["a"].to_numpy() == pytest.approx([1, 1, 1, 0.45593277], abs=1e-8)
-    two = ranking(table_of([[0.1 * row + 0.5, 0.1 * row] for row in range(10)]), "specific_mcc", 0.05)
+    two = ranking(table_of([[0.1 * row + 0.5, 0.1 * row] for row in range(10)]), "specific_mcc", 0.95)
     assert two.p_value < 0.05
     assert two.rivals == two.alike == []
     with pytest.raises(InputError, match="at least two guards and two scenarios"):
-        ranking(table_of([[1.0]]), "specific_mcc", 0.05)
+        ranking(table_of([[1.0]]), "specific_mcc", 0.95)
 
 
 def test_bad_input_gets_one_clear_sentence_before_any_work(guards, scenarios, network):
@@ -298,8 +298,8 @@ def test_bad_input_gets_one_clear_sentence_before_any_work(guards, scenarios, ne
     beyond = assay.Scenario.of("beyond", "shift", inputs, [0, 1, 4], [True, True, False])
     with pytest.raises(InputError, match="expected labels from 0 to 3 in scenario 'beyond'"):
         assay.run_benchmark(guards, [beyond])
-    with pytest.raises(InputError, match="confidence between 0 and 1"):
-        assay.run_benchmark(guards, scenarios, confidence=1)
+    with pytest.raises(InputError, match="level between 0 and 1"):
+        assay.run_benchmark(guards, scenarios, level=1)
 
 
 class Letters(assay.Network):

@@ -40,7 +40,7 @@ def test_each_gate_is_what_its_part_measured(found, network):
     facts = found.benchmark.by_guard().set_index("guard").loc[found.benchmark.best]
     detection = gates["detection (mean MCC)"]
     assert detection.measured == facts["specific_mcc"]
-    assert detection.interval == (facts["specific_mcc_low"], facts["specific_mcc_high"])
+    assert detection.interval == (facts["specific_mcc_lower"], facts["specific_mcc_upper"])
     assert gates["monitorability (MIRA)"].measured == found.monitorability.score
     assert found.guard.monitor is not None
     assert gates["accuracy"].passed is True

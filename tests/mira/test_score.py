@@ -168,12 +168,12 @@ def test_one_backward_pass_serves_all_steps_and_the_search(curved, curved_data, 
 
 
 def test_a_pilot_finds_the_same_range_with_fewer_inputs(network):
-    from assay.mira.score import swept
-    from assay.mira.settings import Settings
+    from assay.mira.score import prepared_sweep
+    from assay.mira.settings import MiraSettings
 
     data = gaussians(6_000), gaussians(6_000, seed=1)
     result = assay.mira_score(network, *data, steps=2, resamples=10)
-    sweep = swept(network, *data, [("penultimate",)], Settings())
+    sweep = prepared_sweep(network, *data, [("penultimate",)], MiraSettings())
     assert sweep.at(result.epsilon_min).accuracy <= 0.5 < sweep.at(result.epsilon_min * (1 - 6e-3)).accuracy
 
 
@@ -282,7 +282,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says(network):
             gaussians(300, gap=12, seed=seed),
             epsilon_range=(0.5, 1.0),
             steps=5,
-            confidence=0.9,
+            level=0.9,
             resamples=300,
         )
         for seed in range(10, 70)

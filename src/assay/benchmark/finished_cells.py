@@ -18,7 +18,7 @@ from assay.identity import digest
 from assay.storage import expect_writable, made_folder, write_text_whole, write_whole
 
 
-class Cells:
+class FinishedCells:
     """Reads and writes the cells of one run; without a folder, nothing.
 
     A cell is known by the fingerprints of guard and scenario and by the settings: what was measured under

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from assay import monitors
 from assay.benchmark import BenchmarkResult, build_scenarios, run_benchmark
-from assay.benchmark.scenario import row_count, rows_of
 from assay.check.gate import UNKNOWN, Gate, Interval, decided
 from assay.check.result import Check
 from assay.data.apart import check_apart
@@ -20,9 +19,9 @@ from assay.guard import Guard
 from assay.labels import class_numbers
 from assay.mira import MiraResult, ShuffleScore, shuffle_score
 from assay.mira.score import scores
-from assay.mira.settings import Settings
+from assay.mira.settings import MiraSettings
 from assay.monitors.monitor import Monitor
-from assay.network import Network
+from assay.network import Network, length, rows
 from assay.trace import Trace
 from assay.volatility import VolatilityWatch
 
@@ -62,7 +61,7 @@ def check_network(
     threshold, which is itself drawn, gives by chance in 99 of 100 cases.
     """
     _check_wanted(false_alarm_rate, least_accuracy, least_mira, least_mcc)
-    settings = Settings(accuracy_threshold=accuracy_threshold, low=low, high=high, seed=seed)
+    settings = MiraSettings(accuracy_threshold=accuracy_threshold, low=low, high=high, seed=seed)
     if not network.layers:
         raise InputError("expected a Network that watches a layer, got layers=(); pass layers='penultimate'")
     learned, held, tested = _split(data, test, seed)
@@ -105,7 +104,7 @@ def _split(data: Any, test: Any, seed: int) -> tuple[Pair, Pair, Pair]:
     cuts = (0.6, 0.8) if test is None else (0.75, 1.0)
     first, second = (round(share * len(order)) for share in cuts)
     parts = [
-        (rows_of(inputs, rows), labels[rows]) for rows in (order[:first], order[first:second], order[second:])
+        (rows(inputs, part), labels[part]) for part in (order[:first], order[first:second], order[second:])
     ]
     if test is not None:
         parts[2] = _labelled(test, "test")
@@ -119,11 +118,11 @@ def _labelled(data: Any, name: str) -> Pair:
             f"expected {name} as (inputs, labels), got {type(data).__name__} without labels; "
             "a check needs to know what is right"
         )
-    inputs = data[0] if isinstance(data[0], list | tuple) else torch.as_tensor(data[0])
+    inputs = list(data[0]) if isinstance(data[0], list | tuple) else torch.as_tensor(data[0])
     labels = class_numbers(data[1])
-    if row_count(inputs) != len(labels) or (name == "data" and len(labels) < FEWEST):
+    if length(inputs) != len(labels) or (name == "data" and len(labels) < FEWEST):
         raise InputError(
-            f"expected at least {FEWEST} inputs with a label each in {name}, got {row_count(inputs)} inputs "
+            f"expected at least {FEWEST} inputs with a label each in {name}, got {length(inputs)} inputs "
             f"and {len(labels)} labels; gather more"
         )
     return inputs, labels
@@ -151,7 +150,7 @@ def _guards(
 
 
 def _monitorability(
-    network: Network, train: Pair, test: Pair, settings: Settings
+    network: Network, train: Pair, test: Pair, settings: MiraSettings
 ) -> tuple[MiraResult | None, str]:
     """The score, or the reason why there is none."""
     try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import ForMachines, Report, Seed
+from assay.cli.options import FalseAlarmRate, Faults, ForMachines, NetworkReference, Novelty, Report, Seed
 from assay.cli.places import Written
 from assay.cli.status import leave_by_gate
 from assay.errors import InputError
@@ -14,59 +14,56 @@ from assay.errors import InputError
 if TYPE_CHECKING:
     from assay import BenchmarkResult, Guard, Network, Scenario
 
+RESULT = Path("benchmark.safetensors")
 USUAL_MONITORS = ["MaxSoftmax", "Energy", "Mahalanobis", "KNN", "ODIN"]
+
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(help="A folder; a run that was stopped resumes from it."),
+    Written(folder=True, kept=True),
+]
+Readouts = Annotated[
+    Path | None,
+    typer.Option(help="A folder for the readout of every input, as parquet."),
+    Written(folder=True, kept=True),
+]
 
 
 def benchmark(
-    network: Annotated[
-        str, typer.Argument(help="module:factory that returns the network, or an .onnx file.")
-    ],
+    network: NetworkReference,
     train: Annotated[str, typer.Option(help="Data the monitors learn from: a file or folder, or `digits`.")],
-    test: Annotated[str, typer.Option(help="Data the faults are made of; not seen before.")],
+    test: Annotated[str, typer.Option(help="Data the faults are made from, not in --train.")],
     validation: Annotated[
-        str | None, typer.Option(help="Data the thresholds come from. [default: a fifth of --train]")
+        str | None, typer.Option(help="Data that sets the thresholds. [default: a fifth of --train]")
     ] = None,
     monitor: Annotated[
         list[str] | None,
-        typer.Option(help=f"Of assay.monitors; may be repeated. [default: {', '.join(USUAL_MONITORS)}]"),
+        typer.Option(
+            help=f"A monitor of assay.monitors; may be repeated. [default: {', '.join(USUAL_MONITORS)}]"
+        ),
     ] = None,
-    fault: Annotated[
-        list[str] | None,
-        typer.Option(help="A fault of assay.faults; may be repeated. [default: the paper's]"),
-    ] = None,
+    fault: Faults = None,
     severity: Annotated[
         list[int] | None, typer.Option(help="1 to 5; may be repeated. [default: 1 and 5]")
     ] = None,
-    novelty: Annotated[
-        list[str] | None, typer.Option(help="name=data of unknown classes; may be repeated.")
-    ] = None,
-    false_alarm_rate: Annotated[float, typer.Option(help="What the thresholds allow on good inputs.")] = 0.05,
+    novelty: Novelty = None,
+    false_alarm_rate: FalseAlarmRate = 0.05,
     one_at_a_time: Annotated[
-        bool, typer.Option("--one-at-a-time", help="Stream single inputs, to measure latency.")
+        bool, typer.Option("--one-at-a-time", help="Judge single inputs, to measure latency.")
     ] = False,
     least_mcc: Annotated[
         float | None,
         typer.Option(min=-1, max=1, help="Gate on the interval of the best guard's mean specific MCC."),
     ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(help="A folder; a run started again goes on where it was."),
-        Written(folder=True, kept=True),
-    ] = None,
-    readouts: Annotated[
-        Path | None,
-        typer.Option(help="A folder for what was seen of every input."),
-        Written(folder=True, kept=True),
-    ] = None,
-    output: Annotated[Path, typer.Option(help="Where the result goes."), Written()] = Path(
-        "benchmark.safetensors"
-    ),
+    checkpoint: Checkpoint = None,
+    readouts: Readouts = None,
+    output: Annotated[Path, typer.Option(help="Where the result goes."), Written()] = RESULT,
     report: Report = None,
     seed: Seed = 0,
     engine: Annotated[str, typer.Option(help="Where scenarios run: here, processes or ray.")] = "here",
     as_json: ForMachines = False,
 ) -> None:
-    """Stream faults through a network with each of several monitors, and say which one to ship.
+    """Try several monitors on faulty inputs, and say which one to ship.
 
     Exit status: 0 fine, 1 the gate of --least-mcc failed, 2 wrong use, 3 it could not be decided.
 
@@ -168,13 +165,13 @@ def _parts(data: Any, seed: int) -> tuple[Any, Any]:
     """Four fifths and one fifth, at random."""
     import torch
 
-    from assay.benchmark.scenario import rows_of
+    from assay.network import rows
 
     inputs, labels = data
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     cut = len(order) // 5
     held, kept = order[:cut], order[cut:]
-    return (rows_of(inputs, kept), labels[kept]), (rows_of(inputs, held), labels[held])
+    return (rows(inputs, kept), labels[kept]), (rows(inputs, held), labels[held])
 
 
 def _keep(result: "BenchmarkResult", output: Path, report: Path | None) -> None:

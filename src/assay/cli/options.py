@@ -18,7 +18,20 @@ def not_negative(seed: int | None) -> int | None:
     return seed
 
 
+FalseAlarmRate = Annotated[
+    float, typer.Option(help="Share of good inputs on which the guard may raise the alarm.")
+]
+Faults = Annotated[
+    list[str] | None,
+    typer.Option("--fault", help="A fault of assay.faults; may be repeated. [default: the paper's]"),
+]
 ForMachines = Annotated[bool, typer.Option("--json", help="Print for machines.")]
+Highest = Annotated[float | None, typer.Option("--high", help="Largest value an input may take.")]
+Lowest = Annotated[float | None, typer.Option("--low", help="Smallest value an input may take.")]
+NetworkReference = Annotated[
+    str, typer.Argument(help="module:factory that returns the network, or an .onnx file.")
+]
+Novelty = Annotated[list[str] | None, typer.Option(help="name=data of unknown classes; may be repeated.")]
 Report = Annotated[Path | None, typer.Option(help="Where the report goes, as HTML."), Written()]
 Seed = Annotated[int, typer.Option(help="Every random choice follows from it.", callback=not_negative)]
 

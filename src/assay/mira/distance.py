@@ -12,7 +12,7 @@ from assay.monitors import Mahalanobis
 from assay.monitors.parts.moments import ClassMoments
 from assay.trace import Trace
 
-Reference = Literal["nearest", "predicted"]
+ReferenceClass = Literal["nearest", "predicted"]
 Still = Literal["drop", "shrink"]
 
 _STILL = 1e-6
@@ -36,10 +36,10 @@ class FeatureDistance:
         *,
         covariance: str = "tied",
         estimator: str = "empirical",
-        reference: Reference = "nearest",
+        reference: ReferenceClass = "nearest",
         still: Still = "drop",
     ) -> None:
-        if reference not in get_args(Reference):
+        if reference not in get_args(ReferenceClass):
             raise InputError(f"expected reference to be 'nearest' or 'predicted', got {reference!r}")
         if still not in get_args(Still):
             raise InputError(f"expected still to be 'drop' or 'shrink', got {still!r}")

@@ -73,7 +73,7 @@ class Sweep:
 
     def observe(self, epsilon: float, rows: Tensor | None = None) -> Trace:
         """The Trace of all inputs, or of some rows, moved by epsilon; one batch of moved inputs at a time."""
-        moved = _Moved(self.perturbation, epsilon, self.network.batch_size, rows)
+        moved = _PerturbedBatches(self.perturbation, epsilon, self.network.batch_size, rows)
         # A generator of its own: a DataLoader otherwise draws from the global random state.
         return self.network.observe(DataLoader(moved, batch_size=None, generator=torch.Generator()))
 
@@ -97,7 +97,7 @@ class Pilot:
         return float(self.sweep.observe(epsilon, self.rows).correct.double().mean())
 
 
-class _Moved(Dataset[Pair]):
+class _PerturbedBatches(Dataset[Pair]):
     """Batches of moved inputs with their labels, made when asked for."""
 
     def __init__(self, perturbation: Perturbation, epsilon: float, size: int, rows: Tensor | None) -> None:
@@ -119,7 +119,7 @@ class _Moved(Dataset[Pair]):
         return self.perturbation.moved(part, self.epsilon), self.perturbation.labels[part]
 
 
-def labelled(network: Network, data: Any, name: str) -> Pair:
+def labelled_inputs(network: Network, data: Any, name: str) -> Pair:
     """All inputs and labels of `data`, encoded but not embedded; without a copy where they came whole."""
     batches = Batches(data, network.encode, network.batch_size)
     if batches.whole is not None:
@@ -127,7 +127,7 @@ def labelled(network: Network, data: Any, name: str) -> Pair:
         if not length(inputs):
             raise InputError(f"expected at least one {name} input, got none; pass data that is not empty")
     else:
-        inputs, labels = _gathered(batches)
+        inputs, labels = _concatenated(batches)
     if labels is None:
         raise InputError(
             f"expected {name} data with labels, got inputs alone; "
@@ -136,7 +136,7 @@ def labelled(network: Network, data: Any, name: str) -> Pair:
     return inputs, labels
 
 
-def _gathered(batches: Batches) -> tuple[Inputs, Tensor | None]:
+def _concatenated(batches: Batches) -> tuple[Inputs, Tensor | None]:
     buffers: dict[str, RowBuffer] = {}
     known = RowBuffer()
     unlabelled = False

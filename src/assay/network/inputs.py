@@ -1,8 +1,8 @@
-"""What every kind of input owes: rows, a length, and the one tensor that gradients move."""
+"""Rows of inputs, whether a tensor, a dict of tensors or a list of texts: count, select, batch, perturb."""
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -10,11 +10,14 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.trace import Inputs
 
+SomeInputs = TypeVar("SomeInputs", bound=Inputs | list[str])
+
 Form: TypeAlias = dict[str, tuple[tuple[int, ...], torch.dtype]]
-"""Shape of one row and type, by the input's name; the name "" stands for inputs in one tensor."""
+"""Shape and type of one row, by the name of the input; the name is "" where inputs are one tensor."""
 
 
 def form_of(inputs: Inputs) -> Form:
+    """The form of these inputs."""
     named = {"": inputs} if isinstance(inputs, Tensor) else inputs
     return {name: (tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in named.items()}
 
@@ -29,19 +32,41 @@ def described(form: Form) -> str:
 
 
 def zeros_of(form: Form, count: int) -> Inputs:
-    """So many rows of zeros in that form."""
-    made = {name: torch.zeros(count, *shape, dtype=dtype) for name, (shape, dtype) in form.items()}
-    return made.get("", made)
+    """`count` rows of zeros in that form."""
+    tensors = {name: torch.zeros(count, *shape, dtype=dtype) for name, (shape, dtype) in form.items()}
+    return tensors.get("", tensors)
 
 
-def length(inputs: Inputs) -> int:
-    """How many inputs there are."""
-    return len(inputs) if isinstance(inputs, Tensor) else len(next(iter(inputs.values())))
+def length(inputs: Inputs | list[str]) -> int:
+    """The number of rows.
+
+    >>> length(["a", "b"]), length({"input_ids": torch.zeros(3, 8)})
+    (2, 3)
+    """
+    return len(next(iter(inputs.values()))) if isinstance(inputs, Mapping) else len(inputs)
 
 
-def rows(inputs: Inputs, part: slice | Tensor) -> Inputs:
-    """The same rows of every tensor."""
-    return each(inputs, lambda tensor: tensor[part])
+def rows(inputs: SomeInputs, part: slice | Tensor) -> SomeInputs:
+    """The rows of a slice, an index tensor or a mask, in the form the inputs have.
+
+    >>> rows(["a", "b", "c"], torch.tensor([2, 0])), rows(["a", "b", "c"], torch.tensor([True, False, True]))
+    (['c', 'a'], ['a', 'c'])
+    """
+    if isinstance(inputs, list):
+        selected: Any = [inputs[row] for row in torch.arange(len(inputs))[part].tolist()]
+    else:
+        selected = each(inputs, lambda tensor: tensor[part])
+    return cast(SomeInputs, selected)
+
+
+def batches(inputs: SomeInputs, size: int) -> Iterator[SomeInputs]:
+    """All rows in order, at most `size` at a time.
+
+    >>> list(batches(["a", "b", "c"], 2))
+    [['a', 'b'], ['c']]
+    """
+    for start in range(0, length(inputs), size):
+        yield rows(inputs, slice(start, start + size))
 
 
 def each(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
@@ -52,7 +77,7 @@ def each(inputs: Inputs, change: Callable[[Tensor], Tensor]) -> Inputs:
 
 
 def perturbable(inputs: Inputs) -> Tensor:
-    """The tensor that gradients move: the input itself, or the one floating-point entry of a dict."""
+    """The tensor to perturb: the inputs themselves, or the one floating-point tensor of a dict."""
     if isinstance(inputs, Mapping):
         return inputs[_floating_name(inputs)]
     if not inputs.is_floating_point():
@@ -63,14 +88,14 @@ def perturbable(inputs: Inputs) -> Tensor:
 
 
 def replaced(inputs: Inputs, moved: Tensor) -> Inputs:
-    """The inputs with their perturbable tensor exchanged for `moved`."""
+    """The inputs with `moved` in place of their perturbable tensor."""
     return moved if isinstance(inputs, Tensor) else {**inputs, _floating_name(inputs): moved}
 
 
 def all_finite(inputs: Inputs) -> bool:
-    """Whether there is neither NaN nor infinity in any tensor.
+    """Whether no tensor contains NaN or infinity.
 
-    A finite sum says so in one pass; only where it is not, or has overflowed, each number is looked at.
+    A finite sum proves it in one pass; only if the sum is not finite is each number checked.
     """
     tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
     return all(
@@ -81,7 +106,7 @@ def all_finite(inputs: Inputs) -> bool:
 
 
 def shapes(inputs: Inputs) -> str:
-    """For messages: dtype and shape of every tensor."""
+    """Type and shape of every tensor, for error messages."""
     if isinstance(inputs, Tensor):
         return f"{inputs.dtype} {tuple(inputs.shape)}"
     return ", ".join(f"{name}: {shapes(tensor)}" for name, tensor in inputs.items())

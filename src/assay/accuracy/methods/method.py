@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.stats import norm
 
 from assay.accuracy.predictions import Labelled, Predictions
+from assay.statistics import intervals
 from assay.volatility.certainty import Doubles
 
 
@@ -78,6 +78,5 @@ class MeanScore(Method):
 
 def normal_interval(value: float, variance: float, level: float) -> tuple[float, float, float]:
     """value ± z deviations, cut to [0, 1]."""
-    reach = float(norm.isf((1 - level) / 2)) * float(np.sqrt(variance))
-    value, lower, upper = np.clip([value, value - reach, value + reach], 0.0, 1.0).tolist()
-    return value, lower, upper
+    lower, upper = intervals.normal_interval(value, variance**0.5, level, smallest=0.0, largest=1.0)
+    return min(max(value, 0.0), 1.0), lower, upper

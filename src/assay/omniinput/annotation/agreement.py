@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from assay.errors import InputError
+from assay.statistics import percentile_interval
 from assay.storage import storable
 from assay.table import tabled
 
@@ -92,8 +93,8 @@ def annotator_agreement(labels: pd.DataFrame, metric: str = "interval", seed: in
         for _ in range(COPIES if len(several) > 1 else 0)
     ]
     finite = np.array([copy for copy in copies if not np.isnan(copy)])
-    low, high = np.quantile(finite, [0.025, 0.975]) if len(finite) else (np.nan, np.nan)
-    return AnnotatorAgreement(alpha, (float(low), float(high)), len(several), _people(known, table))
+    interval = percentile_interval(finite) if len(finite) else (np.nan, np.nan)
+    return AnnotatorAgreement(alpha, interval, len(several), _people(known, table))
 
 
 def krippendorff_alpha(ratings: Array, metric: str = "interval") -> float:
