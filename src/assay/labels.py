@@ -1,4 +1,4 @@
-"""Labels, in whichever form they come in."""
+"""Labels in any common form, as class numbers."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ MOST_ORDERED = 2000
 
 
 def class_numbers(labels: Any) -> Tensor:
-    """Labels as int64, one per input; whole floats and a column (N, 1), as tables give them, are the same.
+    """Labels as int64, one per input; whole floats and a column (N, 1), as read from tables, are accepted.
 
     >>> class_numbers([[2.0], [0.0]])
     tensor([2, 0])
     """
-    values = labels if isinstance(labels, Tensor) else _tensor(labels)
+    values = labels if isinstance(labels, Tensor) else _as_tensor(labels)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1 or values.is_complex():
@@ -77,7 +77,7 @@ def order_hint(labels: Tensor, predictions: Tensor) -> str:
     )
 
 
-def _tensor(labels: Any) -> Tensor:
+def _as_tensor(labels: Any) -> Tensor:
     try:
         array = np.asarray(labels)
     except ValueError as error:  # rows of different lengths
@@ -86,4 +86,4 @@ def _tensor(labels: Any) -> Tensor:
         raise InputError(
             f"expected labels as class numbers, got an array of type {array.dtype}; number the classes from 0"
         )
-    return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))  # torch wants its own byte order
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))  # torch needs the native byte order

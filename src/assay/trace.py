@@ -15,13 +15,13 @@ from assay.storage import storable
 from assay.table import tabled
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
-"""What a network takes: one tensor, or a dict of tensors; rows are inputs in either case."""
+"""What a network takes: one tensor, or a dict of tensors, with one row per input."""
 
 
 @storable("Trace")
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Logits, features and, where known, labels and inputs of the same N rows, in the same order.
+    """Logits, features and, if known, labels and inputs of the same N rows, in the same order.
 
     Immutable: indexing and concatenation give new Traces; a slice shares memory with its parent.
 
@@ -78,7 +78,7 @@ class Trace:
 
     @classmethod
     def concatenate(cls, traces: Iterable["Trace"]) -> "Trace":
-        """One Trace with the rows of all; a part that not all of them have is an error, not a gap."""
+        """One Trace with all rows; an error if some part is missing in one of the Traces."""
         parts = list(traces)
         if not parts:
             raise InputError("expected at least one Trace to concatenate, got none")
@@ -93,7 +93,7 @@ class Trace:
             torch.cat([trace.logits for trace in parts]),
             {name: torch.cat([trace.features[name] for trace in parts]) for name in first.features},
             None if first.labels is None else torch.cat([trace.known_labels for trace in parts]),
-            _joined([trace.inputs for trace in parts if trace.inputs is not None]),
+            _concatenated([trace.inputs for trace in parts if trace.inputs is not None]),
         )
 
     @property
@@ -107,14 +107,14 @@ class Trace:
 
     @property
     def known_labels(self) -> Tensor:
-        """The labels; a clear error where there are none."""
+        """The labels; an error if there are none."""
         if self.labels is None:
             raise InputError("expected a Trace with labels, got one without; observe (inputs, labels)")
         return self.labels
 
     @property
     def known_inputs(self) -> Inputs:
-        """The inputs; a clear error where they were not kept."""
+        """The inputs; an error if they were not kept."""
         if self.inputs is None:
             raise InputError("expected a Trace with inputs, got one without; observe with keep_inputs=True")
         return self.inputs
@@ -129,7 +129,7 @@ class Trace:
         return order_hint(self.known_labels, self.predictions)
 
     def layer(self, name: str) -> Tensor:
-        """The features of one layer; a clear error that lists those there are."""
+        """The features of one layer; the error for an unknown name lists the layers."""
         if name not in self.features:
             raise InputError(
                 f"expected features of layer {name!r}, got {sorted(self.features) or 'none'}; "
@@ -139,7 +139,7 @@ class Trace:
 
     @tabled
     def to_frame(self) -> pd.DataFrame:
-        """A row per input: prediction, confidence and, where labels are known, label and correct."""
+        """A row per input: prediction, confidence and, if labels are known, label and correct."""
         frame: dict[str, Any] = {
             "prediction": self.predictions.numpy(),
             "confidence": self.probabilities.amax(dim=1).numpy(),
@@ -163,7 +163,7 @@ class Trace:
         ]
 
 
-def _joined(inputs: list[Inputs]) -> Inputs | None:
+def _concatenated(inputs: list[Inputs]) -> Inputs | None:
     if not inputs:
         return None
     tensors = [part for part in inputs if isinstance(part, Tensor)]

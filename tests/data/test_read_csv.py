@@ -77,7 +77,7 @@ def test_numbers_can_be_names(write):
         ('a,label\n1,"0\n', "cannot be read as a table"),
         ("a,label\n1,0.5\n", "whole class numbers, got 0.5"),
         ("a,b\n1,2\n", r"label column under a usual name, got the columns \['a', 'b'\]"),
-        ("label\n1\n", "beside the labels"),
+        ("label\n1\n", "besides the labels"),
         ("a,label\n", "rows of data, got none"),
         ("", "empty file"),
         ("\n\n", "cannot be read as a table"),

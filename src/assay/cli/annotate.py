@@ -119,7 +119,7 @@ def _serve(store: "AnnotationStore", port: int, question: str | None, guideline:
     from assay.web.annotation_server import serve_annotations
 
     items = len(store.items())
-    print(f"{items} inputs to judge, {len(store.given())} labels so far, in {store.path}")
+    print(f"{items} inputs to judge, {len(store.label_list())} labels so far, in {store.path}")
     serve_annotations(
         store,
         port,

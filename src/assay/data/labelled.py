@@ -1,4 +1,4 @@
-"""What every reader returns: inputs and labels of the same rows."""
+"""Labelled: what every reader returns, inputs and labels of the same rows."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -18,10 +18,10 @@ SHOWN = 10
 
 
 class Labelled(tuple[T, Tensor]):
-    """The pair (inputs, labels), which also knows the names of its classes where the source has names.
+    """The pair (inputs, labels), with the names of the classes if the source has names.
 
-    `classes[label]` is the name of a label; `classes` is None where the source only numbers its classes.
-    `note` says which name got which number if nobody said in which order they come, and is empty otherwise.
+    `classes[label]` is the name of a label; `classes` is None if the source only numbers its classes.
+    `note` says which name got which number if nobody gave their order, and is empty otherwise.
 
     >>> data = Labelled(torch.zeros(2, 1), torch.tensor([0, 1]), ("cat", "dog"))
     >>> inputs, labels = data
@@ -59,7 +59,7 @@ def _numbering(classes: tuple[str, ...]) -> str:
 
 
 def numbered(labels: Any, rows: int, source: object) -> Tensor:
-    """Labels that are class numbers already, as int64; one for each of `rows` inputs."""
+    """Class numbers as int64, one for each of `rows` inputs."""
     try:
         numbers = class_numbers(labels)
     except InputError as error:
@@ -71,8 +71,8 @@ def numbered(labels: Any, rows: int, source: object) -> Tensor:
         )
     if (numbers < 0).any():
         raise InputError(
-            f"{source}: expected class numbers from 0 on, got {numbers.min()}; "
-            "number the classes from 0, and leave rows without a label out"
+            f"{source}: expected class numbers from 0, got {numbers.min()}; "
+            "number the classes from 0, and remove rows without a label"
         )
     return numbers
 
@@ -80,28 +80,28 @@ def numbered(labels: Any, rows: int, source: object) -> Tensor:
 def from_names(
     names: Sequence[str] | pd.Series, classes: Sequence[str] | None, source: object
 ) -> tuple[Tensor, tuple[str, ...]]:
-    """Labels from class names: places in `classes`, which defaults to the names there are, sorted."""
+    """Labels from class names: positions in `classes`, by default the names found, sorted."""
     column = pd.Series(names, dtype="str")
-    known = tuple(sorted(column.unique()) if classes is None else classes)
-    if len(set(known)) != len(known):
-        raise InputError(f"expected classes without repetition, got {known}; name each class once")
-    places = pd.Index(known, dtype="str").get_indexer(pd.Index(column))
+    class_names = tuple(sorted(column.unique()) if classes is None else classes)
+    if len(set(class_names)) != len(class_names):
+        raise InputError(f"expected classes without repetition, got {class_names}; name each class once")
+    places = pd.Index(class_names, dtype="str").get_indexer(pd.Index(column))
     if (places < 0).any():
         raise InputError(
-            f"{source}: expected the classes {list(known)}, got {column[int(np.argmin(places))]!r}; "
-            "pass classes= with every class there is, in the order of the network's outputs"
+            f"{source}: expected the classes {list(class_names)}, got {column[int(np.argmin(places))]!r}; "
+            "pass classes= with all classes, in the order of the network's outputs"
         )
-    return torch.from_numpy(places.astype(np.int64)), known
+    return torch.from_numpy(places.astype(np.int64)), class_names
 
 
 def from_column(
     column: pd.Series, classes: Sequence[str] | None, source: object
 ) -> tuple[Tensor, tuple[str, ...] | None]:
-    """Labels from a column of text: class numbers where every cell is one, class names otherwise."""
+    """Labels from a column of text: class numbers if every cell is one, class names otherwise."""
     if (empty := column.str.strip() == "").any():
         raise InputError(
             f"{source}: expected a label in every row, got none in row {int(np.argmax(empty)) + 1}; "
-            "leave rows without a label out"
+            "remove rows without a label"
         )
     numbers = pd.to_numeric(column, errors="coerce")
     if classes is not None or numbers.isna().any():

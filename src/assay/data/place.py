@@ -1,4 +1,4 @@
-"""Paths that readers are given."""
+"""Paths passed to readers."""
 
 from os import PathLike
 from pathlib import Path
@@ -7,7 +7,7 @@ from assay.errors import InputError
 
 
 def existing_file(path: str | PathLike[str]) -> Path:
-    """The path of a file that is there and not empty."""
+    """The path; an error unless it is a file with content."""
     place = Path(path)
     if not place.is_file():
         found = "a folder" if place.is_dir() else "none"

@@ -1,4 +1,4 @@
-"""InputSpace: all the inputs a model could be given, 0 to values - 1 at every position that may change."""
+"""InputSpace: all inputs a model could get, with 0 to values - 1 at every position that may change."""
 
 import math
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class InputSpace:
     """Every input of a shape whose positions take the integers 0 to values - 1 (paper section 2.1).
 
     Token sequences are (length,), images (height, width) or (channels, height, width), binary vectors have
-    values=2. Positions where the mask `free` is False keep the value they have in `template` (zero where no
-    template is given): a [CLS] token, padding, the frame of an image.
+    values=2. Positions where the mask `free` is False keep their value in `template` (zero if there is no
+    template): a [CLS] token, padding, the frame of an image.
 
     >>> space = InputSpace(shape=(8,), values=10)
     >>> space.sites, round(math.exp(space.log_size))
@@ -50,12 +50,12 @@ class InputSpace:
         object.__setattr__(self, "template", template)
         object.__setattr__(self, "free", self._of_shape("free", free, torch.bool))
 
-    def _of_shape(self, name: str, given: Tensor | None, dtype: torch.dtype) -> Tensor:
-        tensor = torch.zeros(self.shape) if given is None else torch.as_tensor(given)
+    def _of_shape(self, name: str, values: Tensor | None, dtype: torch.dtype) -> Tensor:
+        tensor = torch.zeros(self.shape) if values is None else torch.as_tensor(values)
         if tuple(tensor.shape) != self.shape:
             raise InputError(
                 f"expected {name} of shape {self.shape}, got {tuple(tensor.shape)}; "
-                "give one entry per position of the input"
+                "give one value per position of the input"
             )
         return tensor.to(dtype)
 
