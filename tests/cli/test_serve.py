@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
     network = Network(linearless.factory(), layers="0")
     images = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     trace = network.observe((images, network.observe(images).predictions))
-    assay.save(Guard(network, ActivationBox("0").fit(trace)).calibrate(trace, 0.2), tmp_path / "guard")
+    assay.save(Guard(network, ActivationBox(layer="0").fit(trace)).calibrate(trace, 0.2), tmp_path / "guard")
     assay.save(trace, tmp_path / "clean")
     return tmp_path
 

@@ -2,6 +2,6 @@
 
 from assay.operation.counted import WatchRecord
 from assay.operation.drift import DriftState, DriftWatch
-from assay.operation.watch import Answer, Watch, WatchState
+from assay.operation.watch import Watch, WatchState
 
-__all__ = ["Answer", "DriftState", "DriftWatch", "Watch", "WatchRecord", "WatchState"]
+__all__ = ["DriftState", "DriftWatch", "Watch", "WatchRecord", "WatchState"]

@@ -5,7 +5,6 @@ import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from assay.accuracy.counts import PredictionCounts
 from assay.accuracy.estimator import AccuracyEstimator
 from assay.accuracy.result import AccuracyEstimates
 from assay.errors import InputError
-from assay.guard import Guard, OnnxGuard, Verdict
+from assay.guard import Answer, AnyGuard, Verdict
 from assay.operation.counted import WatchRecord
 from assay.operation.drift import DriftState, DriftWatch
 from assay.reshaping.bins import Bins
@@ -30,19 +29,6 @@ HELD = 256
 
 ESTIMATED = 1000
 """Rows per estimate of accuracy, where no volatility watch says how long a window is."""
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """A verdict, the Trace it was made of, and the seconds both took.
-
-    An exported guard is one graph: all its seconds are the model's.
-    """
-
-    verdict: Verdict
-    trace: Trace
-    model_seconds: float
-    monitor_seconds: float
 
 
 @dataclass(frozen=True)
@@ -73,17 +59,16 @@ class Watch:
 
     def __init__(
         self,
-        guard: Guard | OnnxGuard,
+        guard: AnyGuard,
         histogram: Histogram | Bins | None = None,
         volatility: VolatilityWatch | None = None,
         *,
         drift: DriftWatch | None = None,
         estimator: AccuracyEstimator | None = None,
     ) -> None:
-        if not isinstance(guard, Guard | OnnxGuard):
+        if not isinstance(guard, AnyGuard):
             raise InputError(f"expected a Guard or an OnnxGuard to watch, got {type(guard).__name__}")
-        if isinstance(guard, Guard):
-            guard.decided_threshold()
+        guard.decided_threshold()
         self.guard = guard
         self.bins = histogram.bins if isinstance(histogram, Histogram) else histogram
         if self.bins is not None:
@@ -108,7 +93,7 @@ class Watch:
 
     def answer(self, inputs: Any) -> Answer:
         """Judge and count; with the Trace and the seconds, for those who show them."""
-        answer = _answer(self.guard, inputs)
+        answer = self.guard.answer(inputs)
         layers = () if self.bins is None else self.bins.layers
         seen = Trace(answer.trace.logits, {layer: answer.trace.layer(layer) for layer in layers})
         cancelled = int(answer.verdict.alarm.sum())
@@ -245,31 +230,17 @@ class Watch:
             )
 
 
-def _answer(guard: Guard | OnnxGuard, inputs: Any) -> Answer:
-    start = perf_counter()
-    if isinstance(guard, OnnxGuard):
-        trace, verdict = guard.answer(inputs)
-        return Answer(verdict, trace, perf_counter() - start, 0.0)
-    trace = guard.observe(inputs)
-    observed = perf_counter()
-    verdict = guard.judge(trace)
-    return Answer(verdict, trace, observed - start, perf_counter() - observed)
-
-
-def _check_bins(guard: Guard | OnnxGuard, bins: Bins) -> None:
-    known = guard.network.layers if isinstance(guard, Guard) else guard.layers
+def _check_bins(guard: AnyGuard, bins: Bins) -> None:
+    known = guard.layers
     if missing := [layer for layer in bins.layers if layer not in known]:
         raise InputError(
             f"expected a guard that gives the features of {missing}, got {list(known) or 'none'}; watch them "
             "with Network(module, layers=...), or export the guard with features=True"
         )
-    if bins.network is None:
-        return
-    network = guard.network.fingerprint if isinstance(guard, Guard) else guard.metadata["network"]
-    if bins.network != network:
+    if bins.network is not None and bins.network != (network := guard.network_fingerprint):
         raise InputError(
             f"expected bins made for the guard's network {network}, got bins for {bins.network}; "
-            "make them anew for these weights"
+            "make new ones for these weights"
         )
 
 
