@@ -149,7 +149,7 @@ def test_a_bad_row_is_an_alarm_of_its_own_kind_and_the_watch_goes_on(reference):
     assert state.log_vc == pytest.approx(np.log(assay.volatility_in_certainty(good)), abs=1e-9)
     assert not watch.update(clean(10, 10)).alarm
     assert watch.bad_rows_ == 4
-    assert "Alarm: rows that are no probabilities" in watch.summary(), "of all that was seen"
+    assert "Alarm: rows that are not probabilities" in watch.summary(), "of all that was seen"
 
 
 def test_rows_over_other_classes_are_bad_rows(reference):

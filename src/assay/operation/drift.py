@@ -15,8 +15,6 @@ letter; the rate is checked by simulation in the tests.
 """
 
 import math
-from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -25,13 +23,13 @@ import pandas as pd
 from scipy.optimize import brentq
 from torch import Tensor
 
-from assay.errors import InputError, NotFittedError
-from assay.identity import digest
+from assay.errors import InputError
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility.certainty import Doubles
 from assay.volatility.evidence import ROUND, SHARES, Staked
-from assay.volatility.watch import REMEMBERED, VolatilityWatch
+from assay.volatility.stream_watch import SequentialWatch
+from assay.volatility.watch import VolatilityWatch
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +66,7 @@ class DriftState:
 
 
 @storable("DriftWatch")
-class DriftWatch:
+class DriftWatch(SequentialWatch[DriftState]):
     """A sequential test of "the stream is like the clean data" on a guard's alarms and volatility.
 
     `false_alarm_rate` is the chance that it ever sounds on a clean stream, however long it is and however
@@ -78,14 +76,11 @@ class DriftWatch:
     """
 
     title: ClassVar[str] = "Drift in the stream"
+    kept_as = "DriftWatch"
+    columns = ("row", "alarm_rate", "log_evidence")
 
     def __init__(self, *, false_alarm_rate: float = 0.01, block: int = 1) -> None:
-        if not 0 < false_alarm_rate < 1:
-            raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
-        if block < 1:
-            raise InputError(f"expected a block of at least 1 row, got {block}")
-        self.false_alarm_rate = false_alarm_rate
-        self.block = block
+        super().__init__(false_alarm_rate=false_alarm_rate, block=block)
         self.reference_rate_ = math.nan
         self.limits_ = np.full(2, math.nan)
         self.reset()
@@ -106,23 +101,16 @@ class DriftWatch:
         self.reference_rate_, self.limits_ = rate, np.array(limits)
         return self.reset()
 
-    def reset(self) -> Self:
-        """Forget the stream, keep the reference: for a new stream, or after an alarm was dealt with."""
+    def _forget(self) -> None:
         self.staked_ = Staked.on(2 * len(SHARES))
-        self.rows_ = 0
         self.waiting_ = np.zeros(0)
         self.round_ = np.zeros(0)
         self.log_evidence_ = 0.0
         self.sounded_ = False
-        self.history_: deque[tuple[float, ...]] = deque(maxlen=REMEMBERED)
-        return self
 
     def update(self, alarm: Any, volatility: VolatilityWatch | None = None) -> DriftState:
         """Take the guard's alarms of new rows, in order; `volatility` has been updated with the same rows."""
-        if math.isnan(self.reference_rate_):
-            raise NotFittedError(
-                "expected a calibrated DriftWatch, got one that was not; call calibrate(clean_alarms) first"
-            )
+        self._expect_calibrated()
         threshold = self._log_threshold(volatility)
         flags = _flags(alarm)
         self.rows_ += len(flags)
@@ -141,6 +129,7 @@ class DriftWatch:
         return self.state_now()
 
     def state_now(self) -> DriftState:
+        self._expect_calibrated()
         return DriftState(
             rows=self.rows_,
             alarm_rate=self.history_[-1][1] if self.history_ else math.nan,
@@ -149,54 +138,20 @@ class DriftWatch:
             alarm=self.sounded_,
         )
 
-    @tabled
-    def to_frame(self) -> pd.DataFrame:
-        """A row per round of blocks: the row it ends with, its alarm rate, log evidence; the last 1,000."""
-        columns = ["row", "alarm_rate", "log_evidence"]
-        frame = pd.DataFrame(list(self.history_), columns=columns, dtype=float)
-        return frame.assign(row=frame["row"].astype(int))
-
     def summary(self) -> str:
-        return (
-            f"{self.rows_} predictions watched. {self.state_now().summary()} On a clean stream whose blocks "
-            f"of {self.block} rows are independent the alarm sounds with a chance of at most "
-            f"{self.false_alarm_rate:.1%}, ever."
-        )
+        return f"{self.rows_} predictions watched. {self.state_now().summary()} {self._promise()}"
 
     def plot(self) -> "Figure":
         from assay.operation.figures import drift_figure
 
         return drift_figure(self.to_frame(), self.reference_rate_, self.false_alarm_rate)
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of settings and clean reference; what the stream did does not change it."""
-        return digest(self.false_alarm_rate, self.block, self.reference_rate_, self.limits_)
+    def _reference_facts(self) -> tuple[Any, ...]:
+        return self.reference_rate_, self.limits_
 
-    def state(self) -> dict[str, Any]:
-        return {
-            "false_alarm_rate": self.false_alarm_rate,
-            "block": self.block,
-            "reference_rate": self.reference_rate_,
-            "limits": self.limits_,
-            "staked": self.staked_,
-            "rows": self.rows_,
-            "waiting": self.waiting_,
-            "round": self.round_,
-            "log_evidence": self.log_evidence_,
-            "sounded": self.sounded_,
-            "history": np.array(self.history_).reshape(-1, 3),
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        watch = cls(false_alarm_rate=state["false_alarm_rate"], block=state["block"])
-        watch.reference_rate_, watch.limits_ = state["reference_rate"], state["limits"]
-        watch.staked_, watch.rows_ = state["staked"], state["rows"]
-        watch.waiting_, watch.round_ = state["waiting"], state["round"]
-        watch.log_evidence_, watch.sounded_ = state["log_evidence"], state["sounded"]
-        watch.history_.extend(map(tuple, state["history"].tolist()))
-        return watch
+    def _expect_calibrated(self) -> None:
+        if math.isnan(self.reference_rate_):
+            raise self._not_calibrated("clean_alarms")
 
     def _returns(self, shares: Doubles) -> Doubles:
         """log of what each bet pays over some blocks: on more alarms, then on fewer."""

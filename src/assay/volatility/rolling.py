@@ -12,10 +12,14 @@ in the window, and a window restored from its rows alone goes on bit for bit.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain, pairwise
 from math import ldexp, log
+from typing import Any, Self
 
+import numpy as np
+
+from assay.storage import storable
 from assay.volatility.certainty import FEWEST, OFFSET, RESOLUTION, central
 
 _LOAD = 1024
@@ -130,6 +134,7 @@ class CentralZone(Zone):
         return int(root * root * _SCALE)
 
 
+@storable("volatility.RollingVolatility")
 class RollingVolatility:
     """The last `window` margins, in order of arrival and of size, and their VC.
 
@@ -148,6 +153,17 @@ class RollingVolatility:
 
     def __len__(self) -> int:
         return len(self.arrivals)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "window": self.window,
+            "margins": np.array(self.arrivals, float),
+            "offset": self.central.offset,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        return cls(state["window"], state["margins"].tolist(), state["offset"])
 
     def extend(self, margins: Iterable[float]) -> None:
         """Let rows enter one after the other; once the window is full, the oldest leaves for each."""

@@ -1,16 +1,13 @@
 """VolatilityWatch: a stream of predictions, watched for a change in certainty without a single label."""
 
 import math
-from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
-from assay.errors import InputError, NotFittedError
-from assay.identity import digest
+from assay.errors import InputError
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility.certainty import FEWEST, margin, margins
@@ -18,16 +15,14 @@ from assay.volatility.clean_reference import Reference
 from assay.volatility.evidence import LESS, MORE, Evidence
 from assay.volatility.probabilities import bad_rows, checked, taken
 from assay.volatility.rolling import RollingVolatility
+from assay.volatility.stream_watch import SequentialWatch
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REMEMBERED = 1000
-"""How many full windows the history keeps."""
-
 LESS_CERTAIN = f"{LESS} than the reference: accuracy may have fallen"
 MORE_CERTAIN = f"{MORE} than the reference: easier inputs, or confident attacks"
-BAD_ROWS = "rows that are no probabilities"
+BAD_ROWS = "rows that are not probabilities"
 ALARMS = {
     ("", False): (),
     (LESS, False): (LESS_CERTAIN,),
@@ -66,7 +61,7 @@ class VolatilityState:
     direction: str
     """Which way the stream changed, "less certain" or "more certain"; empty before there is an alarm."""
     bad_rows: int
-    """Rows of this update that are no probabilities; they stay out of the window."""
+    """Rows of this update that are not probabilities; they stay out of the window."""
     alarms: tuple[str, ...]
 
     @property
@@ -90,7 +85,7 @@ class VolatilityState:
 
 
 @storable("VolatilityWatch")
-class VolatilityWatch:
+class VolatilityWatch(SequentialWatch[VolatilityState]):
     """Rolling VC over the last `window` predictions, with an alarm that may be looked at at any time.
 
     `false_alarm_rate` is the chance that the watch ever sounds on a clean stream, however long it is and
@@ -103,15 +98,14 @@ class VolatilityWatch:
     """
 
     title: ClassVar[str] = "Volatility in Certainty over the stream"
+    kept_as = "VolatilityWatch"
+    columns = ("row", "certainty", "log_vc", "p_value", "log_evidence")
 
     def __init__(self, window: int = 1000, *, false_alarm_rate: float = 0.01, block: int = 1) -> None:
         if not window >= FEWEST:
             raise InputError(f"expected a window of at least {FEWEST} rows, got {window}")
-        if not 0 < false_alarm_rate < 1:
-            raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
+        super().__init__(false_alarm_rate=false_alarm_rate, block=block)
         self.window = window
-        self.false_alarm_rate = false_alarm_rate
-        self.block = block
         self.classes_ = 0
         self.evidence_: Evidence | None = None
         self.reset()
@@ -137,25 +131,18 @@ class VolatilityWatch:
             seed is None or np.array_equal(mine.log_vcs, other.log_vcs)
         )
 
-    def reset(self) -> Self:
-        """Forget the stream, keep the reference: for a new stream, or after an alarm was dealt with."""
+    def _forget(self) -> None:
         self.rolling_ = RollingVolatility(self.window)
-        self.rows_ = 0
         self.bad_rows_ = 0
-        self.history_: deque[tuple[float, ...]] = deque(maxlen=REMEMBERED)
         if self.evidence_ is not None:
             self.evidence_ = Evidence(self.evidence_.reference, self.false_alarm_rate)
-        return self
 
     @property
     def reference(self) -> Reference:
         return self._fitted().reference
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of settings and clean reference; what the stream did does not change it."""
-        settings = (self.window, self.false_alarm_rate, self.block, self.classes_)
-        return digest(settings, self.reference.margins)
+    def _reference_facts(self) -> tuple[Any, ...]:
+        return self.classes_, self.reference.margins
 
     def update(self, probabilities: Any) -> VolatilityState:
         """Take one or many rows, in order, as an array, a tensor or a Trace.
@@ -183,9 +170,7 @@ class VolatilityWatch:
     def to_frame(self) -> pd.DataFrame:
         """A row per full window, the last 1,000: the row it ends with, its mean certainty and on which side
         of the reference's that lies, log VC, p-value and log evidence."""
-        columns = ["row", "certainty", "log_vc", "p_value", "log_evidence"]
-        frame = pd.DataFrame(list(self.history_), columns=columns, dtype=float)
-        frame["row"] = frame["row"].astype(int)
+        frame = super().to_frame()
         clean = self.reference.certainty if len(frame) else math.nan
         frame.insert(2, "direction", [LESS if mean < clean else MORE for mean in frame["certainty"]])
         return frame
@@ -197,9 +182,8 @@ class VolatilityWatch:
         return (
             f"{self.rows_} predictions watched in windows of {self.window}; clean ones have a mean certainty "
             f"of {reference.certainty:.3f} and windows a log VC of {reference.mean:.2f} ± "
-            f"{reference.deviation:.2f}. {state.summary()} On a clean stream of "
-            f"independent rows the alarm sounds with a chance of at most {self.false_alarm_rate:.1%}, ever. "
-            f"{self.bad_rows_} rows were no probabilities."
+            f"{reference.deviation:.2f}. {state.summary()} {self._promise()} "
+            f"{self.bad_rows_} rows were not probabilities."
         )
 
     def plot(self) -> "Figure":
@@ -207,36 +191,9 @@ class VolatilityWatch:
 
         return watch_figure(self.to_frame(), self.reference, self.false_alarm_rate)
 
-    def state(self) -> dict[str, Any]:
-        return {
-            "window": self.window,
-            "false_alarm_rate": self.false_alarm_rate,
-            "block": self.block,
-            "classes": self.classes_,
-            "evidence": self.evidence_,
-            "held": np.array(self.rolling_.arrivals) if self.rows_ else None,
-            "rows": self.rows_,
-            "bad_rows": self.bad_rows_,
-            "history": np.array(self.history_) if self.history_ else None,
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        watch = cls(state["window"], false_alarm_rate=state["false_alarm_rate"], block=state["block"])
-        watch.classes_, watch.evidence_ = state["classes"], state["evidence"]
-        if state["held"] is not None:
-            watch.rolling_ = RollingVolatility(watch.window, state["held"].tolist())
-        watch.rows_, watch.bad_rows_ = state["rows"], state["bad_rows"]
-        if state["history"] is not None:
-            watch.history_.extend(map(tuple, state["history"].tolist()))
-        return watch
-
     def _fitted(self) -> Evidence:
         if self.evidence_ is None:
-            raise NotFittedError(
-                "expected a calibrated VolatilityWatch, got one that was not; "
-                "call calibrate(clean_probabilities) first"
-            )
+            raise self._not_calibrated("clean_probabilities")
         return self.evidence_
 
     def _take(self, certainties: list[float], evidence: Evidence) -> None:

@@ -66,7 +66,7 @@ class _Watched:
         return []
 
     def collect(self) -> Iterable[Any]:
-        state = self.watch.state
+        state = self.watch.state_now()
         yield _gauge("assay_uncounted_rows", "Rows that no bin has a place for", state.uncounted)
         if (found := state.volatility) is not None:
             log_vc = found.log_vc if found.full else math.nan
