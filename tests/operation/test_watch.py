@@ -50,7 +50,7 @@ def watch_of(guard, clean, bins):
         bins,
         VolatilityWatch(WINDOW).calibrate(clean[300:], resamples=50),
         drift=DriftWatch().calibrate(guard.judge(clean[300:]).alarm),
-        estimator=assay.AccuracyEstimator.fit(clean[300:], window=WINDOW),
+        estimator=assay.AccuracyEstimator(window=WINDOW).fit(clean[300:]),
     )
 
 
@@ -72,7 +72,7 @@ def test_verdicts_are_the_guards_and_counts_are_of_all_rows(guard, clean, bins):
     assert state.volatility == alone.update(trace)
     drift = DriftWatch().calibrate(guard.judge(clean[300:]).alarm)
     assert state.drift.alarm_rate == drift.update(guard(rows).alarm).alarm_rate
-    estimator = assay.AccuracyEstimator.fit(clean[300:], window=WINDOW)
+    estimator = assay.AccuracyEstimator(window=WINDOW).fit(clean[300:])
     last = estimator.estimate(estimator.count(trace[350:400]))  # the last full window of 442 rows
     assert state.estimates.to_frame().equals(last.to_frame())
 
@@ -172,6 +172,8 @@ def test_bad_input_is_said(guard, network, clean, bins, tmp_path):
         Watch(guard).histogram  # noqa: B018
     with pytest.raises(NotFittedError):
         Watch(guard, volatility=VolatilityWatch())
+    with pytest.raises(NotFittedError, match="fitted AccuracyEstimator"):
+        Watch(guard, estimator=assay.AccuracyEstimator())
 
 
 def test_counts_of_another_fit_are_refused(network, clean, tmp_path):
@@ -200,7 +202,7 @@ def test_nobody_waits_for_the_identity_of_the_guard(guard, clean, bins, tmp_path
 
 def test_estimates_of_another_reference_are_refused_and_nothing_is_taken_up(guard, clean, tmp_path):
     one, other = (
-        Watch(guard, estimator=assay.AccuracyEstimator.fit(clean[part], window=WINDOW))
+        Watch(guard, estimator=assay.AccuracyEstimator(window=WINDOW).fit(clean[part]))
         for part in (slice(300), slice(300, 600))
     )
     one(inputs(1024, 1))

@@ -64,7 +64,7 @@ def watch(guard, clean):
         Bins.from_data(clean, width=0.2),
         VolatilityWatch(20).calibrate(clean, resamples=50),
         drift=DriftWatch().calibrate(guard.judge(clean).alarm),
-        estimator=assay.AccuracyEstimator.fit(clean, window=20),
+        estimator=assay.AccuracyEstimator(window=20).fit(clean),
     )
 
 

@@ -163,7 +163,7 @@ def _watch(
     else:
         watch["drift"] = assay.DriftWatch(false_alarm_rate=rate, block=block).calibrate(alarm)
     if clean.labels is not None:
-        watch["estimator"] = assay.AccuracyEstimator.fit(clean, window=min(window, len(clean)))
+        watch["estimator"] = assay.AccuracyEstimator(window=min(window, len(clean))).fit(clean)
     return assay.Watch(guard, chosen, **watch)
 
 

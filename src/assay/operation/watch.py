@@ -74,6 +74,8 @@ class Watch(StreamWatch[WatchState]):
         if not isinstance(guard, AnyGuard):
             raise InputError(f"expected a Guard or an OnnxGuard to watch, got {type(guard).__name__}")
         guard.decided_threshold()
+        if estimator is not None:
+            estimator.expect_fitted()
         self.guard = guard
         self.bins = histogram.bins if isinstance(histogram, Histogram) else histogram
         if self.bins is not None:
