@@ -11,7 +11,7 @@ import numpy.typing as npt
 from assay.errors import InputError
 from assay.trace import Trace
 from assay.volatility.certainty import Doubles, margins
-from assay.volatility.probabilities import checked
+from assay.volatility.probabilities import checked_rows
 
 Whole = npt.NDArray[np.int64]
 
@@ -26,12 +26,12 @@ class Predictions:
     @classmethod
     def of(cls, operational: Any, other: Any = None) -> "Predictions":
         """From Traces or probabilities, checked."""
-        rows = checked(operational).astype(np.float64, copy=False)
+        rows = checked_rows(operational).astype(np.float64, copy=False)
         if not len(rows):
             raise InputError("expected at least one operational prediction, got none; pass some rows")
         if other is None:
             return cls(rows)
-        classes = checked(other).argmax(axis=1)
+        classes = checked_rows(other).argmax(axis=1)
         if len(classes) != len(rows):
             raise InputError(
                 f"expected the other network's predictions of the same {len(rows)} rows, got {len(classes)}; "

@@ -14,8 +14,8 @@ from assay.accuracy.estimator import AccuracyEstimator
 from assay.accuracy.result import AccuracyEstimates
 from assay.errors import InputError
 from assay.guard import Answer, AnyGuard, Verdict
-from assay.operation.counted import WatchRecord
 from assay.operation.drift import DriftState, DriftWatch
+from assay.operation.watch_record import WatchRecord
 from assay.reshaping.bins import Bins
 from assay.reshaping.histogram import Histogram
 from assay.trace import Trace

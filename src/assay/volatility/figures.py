@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from assay.volatility.certainty import Doubles
-from assay.volatility.clean_reference import Reference
+from assay.volatility.clean_reference import CleanReference
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#999999"
 
 
-def watch_figure(history: pd.DataFrame, reference: Reference, false_alarm_rate: float) -> "Figure":
+def watch_figure(history: pd.DataFrame, reference: CleanReference, false_alarm_rate: float) -> "Figure":
     """log VC of each full window over its clean range, and the evidence below."""
     from matplotlib.figure import Figure
 

@@ -27,7 +27,7 @@ class MeanScore(Method):
         errors = labelled.correct - self.scores(labelled.predictions)
         shift = float(errors.mean())
         self.shift_ = shift if self.corrected else 0.0
-        # One more row, as wrong as can be, so that a reference without errors is not taken for certainty.
+        # One more row, as wrong as can be, so that a reference without errors is not mistaken for certainty.
         self.variance_ = (float(((errors - shift) ** 2).sum()) + 1) / len(errors)
         self.reference_rows_ = len(errors)
         return self
