@@ -76,14 +76,12 @@ def test_the_false_alarm_rate_holds_in_finite_samples(network, monitor, count):
     assert 0.1 - 1 / (count + 1) - error < mean < 0.1 + error
 
 
-def test_with_confidence_the_rate_holds_for_most_calibration_sets(network, monitor):
+def test_with_a_level_the_rate_holds_for_most_calibration_sets(network, monitor):
     generator = torch.Generator().manual_seed(0)
     held = [
         1 - float(guard.threshold) <= 0.1
         for guard in (
-            Guard(network, monitor).calibrate(
-                traced(torch.rand(200, generator=generator)), 0.1, confidence=0.9
-            )
+            Guard(network, monitor).calibrate(traced(torch.rand(200, generator=generator)), 0.1, level=0.9)
             for _ in range(1000)
         )
     ]
@@ -239,8 +237,8 @@ def test_bad_arguments_get_one_clear_sentence(network, monitor):
         Guard(Network(Identity(), layers="head"), monitor)
     with pytest.raises(InputError, match="false_alarm_rate"):
         Guard(network, monitor).calibrate(traced(torch.zeros(50)), false_alarm_rate=0)
-    with pytest.raises(InputError, match="confidence"):
-        Guard(network, monitor).calibrate(traced(torch.zeros(50)), confidence=1.5)
+    with pytest.raises(InputError, match="level"):
+        Guard(network, monitor).calibrate(traced(torch.zeros(50)), level=1.5)
     with pytest.raises(InputError, match="more data"):
         Guard(network, monitor).calibrate(traced(torch.zeros(10)), false_alarm_rate=0.05)
     with pytest.raises(InputError, match="one number or one per class"):

@@ -51,7 +51,7 @@ def test_counts_of_services_and_of_predictions_add_up_too(folder):
     assert "15 inputs of 2 files" in run("service", "device-0.safetensors").output
     reference = trace(60, 9)
     labelled = Trace(reference.logits, reference.features, reference.predictions)
-    estimator = assay.AccuracyEstimator.fit(labelled, window=20)
+    estimator = assay.AccuracyEstimator(window=20).fit(labelled)
     for number in range(2):
         assay.save(estimator.count(trace(40, number)), f"counts-{number}")
     assert run("counts-0", "counts-1", "--output", "counts").exit_code == 0

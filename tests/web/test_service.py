@@ -64,7 +64,7 @@ def watch(guard, clean):
         Bins.from_data(clean, width=0.2),
         VolatilityWatch(20).calibrate(clean, resamples=50),
         drift=DriftWatch().calibrate(guard.judge(clean).alarm),
-        estimator=assay.AccuracyEstimator.fit(clean, window=20),
+        estimator=assay.AccuracyEstimator(window=20).fit(clean),
     )
 
 
@@ -127,7 +127,7 @@ def test_metrics_count_and_show_the_watch(client, guard, watch):
     assert found["assay_model_seconds_count",] == found["assay_monitor_seconds_count",] == 1
     assert found["assay_request_seconds_count",] == 2
     assert found["assay_requests_waiting",] == 0
-    state = watch.state
+    state = watch.state_now()
     assert found["assay_log_vc",] == pytest.approx(state.volatility.log_vc)
     assert found["assay_volatility_alarm",] == state.volatility.alarm
     assert math.isnan(found["assay_alarm_ratio",])
@@ -193,7 +193,7 @@ WRONG = {
     "too large for its type": ({"inputs": [GOOD | {"data": [1e300] * 18}]}, "finite numbers"),
     "wrong shape": (
         {"inputs": [GOOD | {"shape": [3, 6]}]},
-        "such as float32 (rows, 3, 3), got float32 (rows, 6)",
+        "expected inputs that Sequential takes, got torch.float32 (3, 6)",
     ),
     "whole numbers": (
         {"inputs": [GOOD | {"datatype": "INT64", "data": [1] * 18}]},
@@ -209,7 +209,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_bad_input_gets_one_sentence_and_the_service_goes_on(client, watch, name, caplog):
     content, sentence = WRONG[name]
-    before = watch.state.predictions
+    before = watch.state_now().predictions
     with caplog.at_level(logging.WARNING, "assay.service"):
         sent = content if isinstance(content, bytes) else json.dumps(content)
         response = client.post(INFER, content=sent, headers=JSON)
@@ -217,7 +217,7 @@ def test_bad_input_gets_one_sentence_and_the_service_goes_on(client, watch, name
     assert sentence in response.json()["error"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "\n" not in caplog.records[0].getMessage()
-    assert watch.state.predictions == before
+    assert watch.state_now().predictions == before
     assert client.post(INFER, json={"inputs": [GOOD]}).status_code == 200
 
 
@@ -226,7 +226,7 @@ def test_a_shape_the_network_cannot_take_is_the_clients_mistake_also_at_first(gu
     with TestClient(Service(Watch(fresh)).app) as client:
         response = client.post(INFER, json={"inputs": [GOOD | {"shape": [3, 6]}]})
         assert response.status_code == 400
-        assert "got float32 (rows, 6)" in response.json()["error"]
+        assert "got torch.float32 (3, 6)" in response.json()["error"]
         assert client.post(INFER, json={"inputs": [GOOD]}).status_code == 200
 
 
@@ -363,7 +363,7 @@ def test_counts_are_kept_at_intervals_and_at_the_end_and_taken_up_again(guard, c
         client.post(INFER, json=body(images(4)))
     assert assay.load(path).histogram.total == 11
     service = Service(Watch(guard, bins), state=path)
-    assert service.watch.state.predictions == 11
+    assert service.watch.state_now().predictions == 11
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(assay.AssayError, match="truncated or damaged"):
         Service(Watch(guard, bins), state=path)

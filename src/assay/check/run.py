@@ -261,5 +261,5 @@ def _most_by_chance(guard: Guard, count: int) -> int:
     The threshold is the k-th smallest of n scores, and so itself random: alarms are beta-binomial with
     (n + 1 - k, k). That is exact where no scores tie; where they do, alarms are fewer.
     """
-    points, rank = guard.calibration["points"], guard.calibration["rank"]
+    points, rank = guard.calibration["rows"], guard.calibration["rank"]
     return int(betabinom.ppf(0.99, count, points + 1 - rank, rank))

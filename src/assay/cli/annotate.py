@@ -89,7 +89,7 @@ def _removed_after_an_error(path: Path, fresh: bool) -> Iterator[None]:
     except AssayError:
         if fresh:
             with AnnotationStore(path) as opened:
-                begun = not opened.given()
+                begun = not opened.label_list()
             for place in (path, path.with_name(f"{path.name}.lock")) if begun else ():
                 place.unlink(missing_ok=True)
         raise

@@ -2,16 +2,18 @@
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from assay.cli.places import Written
-from assay.errors import InputError
+from assay.errors import InputError, UndecidedError
 
 if TYPE_CHECKING:
-    from assay import Bins, Guard, OnnxGuard, Trace, Watch
+    from assay import Bins, Guard, Trace, Watch
+    from assay.guard import AnyGuard
 
 
 def serve(
@@ -111,7 +113,7 @@ def _check_door(host: str, token: str | None, insecure: bool) -> None:
         )
 
 
-def _guard(path: Path, network: str | None) -> "Guard | OnnxGuard":
+def _guard(path: Path, network: str | None) -> "AnyGuard":
     import assay
     from assay.cli.network_reference import network_at
 
@@ -131,7 +133,7 @@ def _guard(path: Path, network: str | None) -> "Guard | OnnxGuard":
 
 
 def _watch(
-    guard: "Guard | OnnxGuard",
+    guard: "AnyGuard",
     reference: Path | None,
     bins: Path | None,
     layer: str,
@@ -146,36 +148,23 @@ def _watch(
     clean: Trace | None = None if reference is None else assay.load(reference, kind="Trace")
     told = clean is not None and (layer in clean.features or layer != "penultimate")
     counted = (layer,) if told else ()
-    if isinstance(guard, assay.Guard):
-        guard.network = guard.network.watching(counted if chosen is None else chosen.layers)
+    guard = guard.watching(counted if chosen is None else chosen.layers)
     if clean is None:
         return assay.Watch(guard, chosen)
-    if chosen is None and counted and layer in _given_layers(guard):
-        network = guard.network if isinstance(guard, assay.Guard) else None
-        chosen = assay.Bins.from_data(clean, layer, width, network=network)
+    if chosen is None and layer in counted and layer in guard.layers:
+        seen = assay.Bins.from_data(clean, layer, width)
+        chosen = replace(seen, network=guard.network_fingerprint)
     watch: Any = {"volatility": assay.VolatilityWatch(window, false_alarm_rate=rate, block=block)}
     watch["volatility"].calibrate(clean)
-    alarm = _clean_alarm(guard, clean)
-    if alarm is not None:
+    try:
+        alarm = guard.judge(clean).alarm
+    except UndecidedError:  # an exported guard judges inputs, which a Trace need not contain
+        pass
+    else:
         watch["drift"] = assay.DriftWatch(false_alarm_rate=rate, block=block).calibrate(alarm)
     if clean.labels is not None:
-        watch["estimator"] = assay.AccuracyEstimator.fit(clean, window=min(window, len(clean)))
+        watch["estimator"] = assay.AccuracyEstimator(window=min(window, len(clean))).fit(clean)
     return assay.Watch(guard, chosen, **watch)
-
-
-def _clean_alarm(guard: "Guard | OnnxGuard", clean: "Trace") -> Any:
-    """The guard's alarms on clean data; an exported guard judges inputs only, which a Trace may not have."""
-    import assay
-
-    if isinstance(guard, assay.Guard):
-        return guard.judge(clean).alarm
-    return None if clean.inputs is None else guard(clean.inputs).alarm
-
-
-def _given_layers(guard: "Guard | OnnxGuard") -> tuple[str, ...]:
-    import assay
-
-    return guard.network.layers if isinstance(guard, assay.Guard) else guard.layers
 
 
 def _run(app: Any, host: str, port: int, name: str, timeout: float) -> None:

@@ -13,21 +13,21 @@ from assay.data.npz import DAMAGED
 from assay.data.place import existing_file, expect_numpy
 from assay.errors import InputError
 from assay.storage import load
-from assay.volatility.probabilities import Array, taken
+from assay.volatility.probabilities import Array, as_rows
 
 CHUNK = 4096
 """Lines of a file that are read at a time."""
 LIVE = 100
-"""Lines of standard input that are waited for: the evidence of a watch moves no more often."""
+"""Lines of standard input that are read at a time: the evidence of a watch moves no more often."""
 NAMES = ("probabilities", "probs", "scores")
-"""Under which names probabilities are looked for in npz files and JSON objects."""
+"""Names of probabilities in npz files and JSON objects."""
 
 
 def probability_chunks(source: str) -> Iterator[Array]:
     """Tables of probabilities, in order; `-` reads standard input as csv or JSON lines.
 
     A line that cannot be read becomes a row of NaN, which a watch counts as a bad row and goes on. A csv file
-    may have a header and may be separated by commas, semicolons, tabs or blanks.
+    may have a header and may be separated by commas, semicolons, tabs or spaces.
     """
     if source == "-":
         yield from _lines(sys.stdin, "standard input", LIVE)
@@ -36,9 +36,9 @@ def probability_chunks(source: str) -> Iterator[Array]:
     if not path.is_file():
         raise InputError(f"expected a file of probabilities at {path}, found none; check the path, or pass -")
     if path.suffix == ".safetensors":
-        yield taken(load(path, kind="Trace"))
+        yield as_rows(load(path, kind="Trace"))
     elif path.suffix in (".npz", ".npy"):
-        yield taken(_array(path))
+        yield as_rows(_array(path))
     else:
         with path.open(encoding="utf-8", errors="replace") as file:
             yield from _lines(file, str(path), CHUNK)
@@ -82,11 +82,11 @@ def _lines(file: Any, source: str, chunk_lines: int) -> Iterator[Array]:
     if row is None:
         raise InputError(
             f"{source}: expected rows of probabilities, got {first.strip()[:60]!r}; "
-            "write numbers separated by commas, or a JSON list, one prediction a line"
+            "write numbers separated by commas, or a JSON list, one prediction per line"
         )
     lines = itertools.chain([first], lines)
     while chunk := list(itertools.islice(lines, chunk_lines)):
-        yield taken(_table(chunk, parse, len(row)))
+        yield as_rows(_table(chunk, parse, len(row)))
 
 
 def _table(lines: list[str], parse: Any, classes: int) -> Array:

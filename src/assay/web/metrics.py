@@ -7,7 +7,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
-from assay.operation import Answer, Watch
+from assay.guard import Answer
+from assay.operation import Watch
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -65,7 +66,7 @@ class _Watched:
         return []
 
     def collect(self) -> Iterable[Any]:
-        state = self.watch.state
+        state = self.watch.state_now()
         yield _gauge("assay_uncounted_rows", "Rows that no bin has a place for", state.uncounted)
         if (found := state.volatility) is not None:
             log_vc = found.log_vc if found.full else math.nan

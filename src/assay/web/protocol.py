@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.operation import Answer
+from assay.guard import Answer
 
 TYPES = {
     "BOOL": np.bool_,

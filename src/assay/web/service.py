@@ -24,10 +24,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from assay.errors import AssayError, InputError, StorageError
-from assay.guard import Guard
-from assay.network.inputs import form_of
-from assay.operation import Answer, Watch
+from assay.errors import InputError, StorageError
+from assay.operation import Watch
 from assay.version import VERSION
 from assay.web.body import TooLarge, body_of
 from assay.web.metrics import CONTENT_TYPE, Metrics
@@ -245,27 +243,9 @@ class Service:
 
     def _computed(self, body: bytes) -> bytes:
         request, inputs = parsed(body, self.limits.rows)
-        answer = self._answer(inputs)
+        answer = self.watch.answer(inputs)
         self.metrics.add(answer)
         return answered(request, answer, self.name, self.version, self.limits.body)
-
-    def _answer(self, inputs: Any) -> Answer:
-        """What the guard says; inputs that the network cannot take are the client's mistake."""
-        guard = self.watch.guard
-        if not isinstance(guard, Guard):
-            return self.watch.answer(inputs)
-        inputs = guard.network.encode(inputs)
-        try:
-            return self.watch.answer(inputs)
-        except (RuntimeError, TypeError, IndexError, ValueError) as error:
-            known, given = guard.network.form, form_of(inputs)
-            if known == given or isinstance(error, AssayError):
-                raise  # such inputs it could take before, so the fault is ours
-            like = f" such as {_shown(known)}" if known else ""
-            raise InputError(
-                f"expected inputs that the network can take{like}, got {_shown(given)} "
-                f"({str(error).splitlines()[0]:.200})"
-            ) from error
 
     async def _readiness(self, _: Request) -> Response:
         return PlainTextResponse("ready\n" if self.ready else "starting\n", 200 if self.ready else 503)
@@ -307,13 +287,11 @@ class Service:
 
     def _facts(self) -> dict[str, str]:
         guard = self.watch.guard
-        held = guard.monitor if isinstance(guard, Guard) else guard.metadata["monitor"]
-        network = guard.network.fingerprint if isinstance(guard, Guard) else guard.metadata["network"]
         return {
             "version": VERSION,
             "guard": guard.fingerprint,
-            "network": network,
-            "monitor": str(held).partition("(")[0],
+            "network": guard.network_fingerprint,
+            "monitor": guard.monitor_name,
         }
 
 
@@ -327,10 +305,3 @@ class _Refusal(Exception):
 
 async def _live(_: Request) -> Response:
     return PlainTextResponse("ok\n")
-
-
-def _shown(form: Any) -> str:
-    return ", ".join(
-        f"{name}: {str(kind).removeprefix('torch.')} ({', '.join(['rows', *map(str, shape)])})".lstrip(": ")
-        for name, (shape, kind) in form.items()
-    )
