@@ -193,7 +193,7 @@ WRONG = {
     "too large for its type": ({"inputs": [GOOD | {"data": [1e300] * 18}]}, "finite numbers"),
     "wrong shape": (
         {"inputs": [GOOD | {"shape": [3, 6]}]},
-        "expected inputs that Sequential takes, got torch.float32 (3, 6)",
+        "such as float32 (rows, 3, 3), got float32 (rows, 6)",
     ),
     "whole numbers": (
         {"inputs": [GOOD | {"datatype": "INT64", "data": [1] * 18}]},
@@ -226,7 +226,7 @@ def test_a_shape_the_network_cannot_take_is_the_clients_mistake_also_at_first(gu
     with TestClient(Service(Watch(fresh)).app) as client:
         response = client.post(INFER, json={"inputs": [GOOD | {"shape": [3, 6]}]})
         assert response.status_code == 400
-        assert "got torch.float32 (3, 6)" in response.json()["error"]
+        assert "got float32 (rows, 6)" in response.json()["error"]
         assert client.post(INFER, json={"inputs": [GOOD]}).status_code == 200
 
 
