@@ -1,4 +1,4 @@
-"""One network measured in every way: its score, its variants, and what monitors detect. Kept as JSON."""
+"""Everything measured of one network: its score, variants of it, and what monitors detect. Cached as JSON."""
 
 import json
 import time
@@ -19,7 +19,7 @@ from assay.mira.settings import MiraSettings
 
 @dataclass(frozen=True)
 class Subject:
-    """A network with its data; built when its turn comes, because training may be what it takes."""
+    """A network with its data; built when its turn comes, because it may have to be trained."""
 
     name: str
     group: str
