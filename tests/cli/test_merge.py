@@ -79,7 +79,7 @@ def test_what_does_not_add_up_is_named_and_nothing_is_written(folder):
         return str(result.exception)
 
     assay.save(Histogram.of(trace(5, 0), Bins(width=1.0, overflow=True)), "wider")
-    assert "wider does not add up" in error("wider")
+    assert "wider cannot be added" in error("wider")
     assay.save(trace(3, 0), "trace")
     assert "expected a Histogram in trace, got a Trace" in error("trace")
     (folder / "cut").write_bytes((folder / "device-1.safetensors").read_bytes()[:-5])
