@@ -46,9 +46,9 @@ def test_labels_go_in_and_out_and_become_a_curve(run, tmp_path):
         items = store.items()
     frame = items.to_frame().assign(score=0.5, annotator="ann").drop(columns=["bin", "weight", "text"])
     frame.to_csv("by_hand.csv", index=False)
-    result = run("annotate", "--store", "labels.db", "--take", "by_hand.csv")
+    result = run("annotate", "--store", "labels.db", "--import", "by_hand.csv")
     assert f"{len(items)} labels" in result.output
-    again = run("annotate", "--store", "labels.db", "--take", "by_hand.csv")  # nothing is doubled
+    again = run("annotate", "--store", "labels.db", "--import", "by_hand.csv")  # nothing is doubled
     assert again.exit_code == 0
     run("annotate", "--store", "labels.db", "--export", "labels.csv")
     assert len(pd.read_csv("labels.csv")) == len(items)

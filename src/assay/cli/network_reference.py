@@ -1,4 +1,4 @@
-"""From `package.module:name` on the command line to a Network."""
+"""Networks and data named on the command line: `package.module:name`, files and folders."""
 
 import importlib
 import inspect
@@ -19,10 +19,10 @@ TRAIN, TEST = 0, 1
 
 
 def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "Network":
-    """The Network that `module:factory` gives, or that an .onnx file holds.
+    """The Network from `module:factory` or an .onnx file.
 
-    The name may be a Network, a torch module, or a function that returns either when called without
-    arguments. The current folder is searched first, as python itself does.
+    The name may be a Network, a torch module, or a function without arguments that returns either. The
+    current folder is searched first, as python itself does.
     """
     from torch import nn
 
@@ -54,7 +54,7 @@ def data_at(source: str, part: int = TEST) -> Any:
 
 
 def data_or_inputs_at(source: str) -> Any:
-    """The same where there are labels, else the inputs alone."""
+    """(inputs, labels), or the inputs alone if there are no labels."""
     try:
         return data_at(source)
     except MissingLabelsError:
@@ -62,7 +62,7 @@ def data_or_inputs_at(source: str) -> Any:
 
 
 def named_data(text: str) -> tuple[str, Any]:
-    """The name and the inputs of `name=data`; labels, where there are any, are passed over."""
+    """The name and the inputs of `name=data`; labels, if any, are ignored."""
     name, equals, source = text.partition("=")
     if not equals or not source or "?" in name:
         raise InputError(f"expected --novelty name=data, got {text!r}; name the unknown classes")
@@ -92,13 +92,13 @@ def _inputs_at(source: str) -> Any:
     from assay import data
 
     path, options = path_and_options(source)
-    options.pop("classes", None)  # without labels nothing is numbered
+    options.pop("classes", None)  # without labels there are no classes to number
     with said_for_paths(path):
         return data.read_inputs(path, **options)
 
 
 def named(reference: str) -> Any:
-    """What `package.module:name` names."""
+    """The object that `package.module:name` refers to."""
     module_name, colon, name = reference.partition(":")
     if not colon or not name.isidentifier() or not all(map(str.isidentifier, module_name.split("."))):
         raise InputError(f"expected package.module:name, got {reference!r}; name a function that returns it")

@@ -9,11 +9,11 @@ ALARM = 1
 """A gate failed or an alarm was raised."""
 WRONG_USE = 2
 UNDECIDED = 3
-"""Cannot decide: too few samples, infeasible, not converged."""
+"""No decision: too few samples, infeasible, not converged."""
 INTERRUPTED = 130
-"""By Ctrl-C, as shells have it."""
+"""By Ctrl-C; the number that shells use."""
 READER_LEFT = 141
-"""Nobody reads the output any more (`| head`), as shells have it: whether there is an alarm is not said."""
+"""Nobody reads the output any more (`| head`); the number that shells use. Says nothing about an alarm."""
 
 
 def leave_by_gate(name: str, interval: tuple[float, float], least: float) -> None:

@@ -1,4 +1,4 @@
-"""The annotation page on a port of this machine, until it is stopped."""
+"""Serve the annotation page on a port of this machine."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from assay.web.listening import address_of, listening_socket, serve_until_stoppe
 
 HOST = "127.0.0.1"
 GRACE_SECONDS = 5.0
-"""For answers under way when the server is stopped; a label takes milliseconds."""
+"""For requests in progress when the server stops; a label takes milliseconds."""
 
 
 def serve_annotations(
@@ -20,7 +20,7 @@ def serve_annotations(
     guideline: str = GUIDELINE,
     say: Callable[[str], object] = print,
 ) -> None:
-    """Serve until stopped. The address said holds the token, which stays that of the store."""
+    """Serve until stopped. The address printed contains the token, which is kept in the store."""
     page = AnnotationPage(AnnotationQueue(store), question, guideline)
     place = listening_socket(HOST, port)  # reachable from this machine only
     say(f"annotate at {address_of(place)}/?token={store.token}")
