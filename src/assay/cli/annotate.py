@@ -15,14 +15,19 @@ if TYPE_CHECKING:
     from assay import AnnotationItems, OutputDistribution
     from assay.omniinput.annotation.store import AnnotationStore
 
+Store = Annotated[
+    Path, typer.Option(help="File for items and labels; continued if it exists."), Written(kept=True)
+]
+Export = Annotated[
+    Path | None,
+    typer.Option(help="Export all labels as csv, or as Label Studio tasks (.json), and stop."),
+    Written(),
+]
+
 
 def annotate(
     distribution: Annotated[Path, typer.Argument(help="An output distribution, as `assay sample` saves it.")],
-    store: Annotated[
-        Path,
-        typer.Option(help="File for items and labels; continued if it exists."),
-        Written(kept=True),
-    ],
+    store: Store,
     per_bin: Annotated[int | None, typer.Option(help="Inputs drawn from every bin (default 50).")] = None,
     total: Annotated[
         int | None, typer.Option(help="Inputs in all, from the bins that move the curve most.")
@@ -44,11 +49,7 @@ def annotate(
         Path | None,
         typer.Option("--import", help="Import labels from a csv or a Label Studio export, and stop."),
     ] = None,
-    export: Annotated[
-        Path | None,
-        typer.Option(help="Export all labels as csv, or as Label Studio tasks (.json), and stop."),
-        Written(),
-    ] = None,
+    export: Export = None,
 ) -> None:
     """Choose inputs from every bin and serve a page where people score them from 0 to 1.
 
