@@ -55,7 +55,7 @@ def measure(arguments: argparse.Namespace) -> None:
 
 
 def toy(arguments: argparse.Namespace) -> None:
-    figure = mira_toy.picture(mira_toy.two_networks())
+    figure = mira_toy.toy_figure(mira_toy.two_networks())
     figure.savefig(ROOT / "docs" / "images" / "monitorability.svg", metadata={"Date": None})
     print(mira_toy.seeds_table(8))
 
@@ -96,29 +96,42 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared" / "data")
-    parser.add_argument("--data", type=Path, default=Path(DATA) if DATA else ROOT.parent / "data")
-    parser.add_argument("--cache", type=Path, default=Path("mira-cache"))
+    parser.add_argument(
+        "--shared",
+        type=Path,
+        default=ROOT.parent / "shared" / "data",
+        help="with sensorless, sst2, gtsrb",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path(DATA) if DATA else ROOT.parent / "data",
+        help="with cifar10, fashion-mnist and more (default: $ASSAY_DATA, or beside the repository)",
+    )
+    parser.add_argument("--cache", type=Path, default=Path("mira-cache"), help="what was measured")
     parser.add_argument("--threads", type=int, default=1)
     commands = parser.add_subparsers(required=True)
-    command = commands.add_parser("measure")
+    command = commands.add_parser("measure", help="train and measure networks; resumes")
     command.add_argument("modality", choices=["tabular", "vision", "text"])
-    command.add_argument("--seeds", type=int, nargs=2, default=(0, 6))
-    command.add_argument("--only", default="")
-    command.add_argument("--seconds", type=float, default=1e9)
+    command.add_argument("--seeds", type=int, nargs=2, default=(0, 6), help="first, and one past the last")
+    command.add_argument("--only", default="", help="the name of one network")
+    command.add_argument("--seconds", type=float, default=1e9, help="start no network after this long")
     command.set_defaults(run=measure)
-    commands.add_parser("toy").set_defaults(run=toy)
-    command = commands.add_parser("tables")
+    commands.add_parser("toy", help="draw Fig. 1").set_defaults(run=toy)
+    command = commands.add_parser("tables", help="print all tables from the cache")
     command.add_argument("--rows", type=int, default=15, help="variants shown")
     command.set_defaults(run=tables)
-    command = commands.add_parser("speed")
+    command = commands.add_parser("speed", help="time the score on two networks")
     command.add_argument("--inputs", type=int, default=400)
     command.add_argument("--repeats", type=int, default=3)
     command.add_argument("--only", default="")
     command.set_defaults(run=speed)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    arguments.run(arguments)
+    try:
+        arguments.run(arguments)
+    except FileNotFoundError as error:
+        sys.exit(f"expected data at {error.filename}, found none; pass --shared and --data")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The networks of MIRA's experiments, at the size of this machine, and how they are trained and kept."""
+"""The networks of MIRA's experiments, as large as this machine allows; how they are trained and cached."""
 
 from collections.abc import Callable
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Time of `assay.mira_score` beside 30 plain forward passes, and beside an implementation without thought."""
+"""Time of `assay.mira_score` against 30 plain forward passes and against a naive implementation."""
 
 import statistics
 import time
@@ -18,7 +18,7 @@ Pair = tuple[Tensor, Tensor]
 
 
 def naive(module: nn.Module, head: str, train: Pair, test: Pair, low: float) -> float:
-    """The same score with the gradient taken anew at every epsilon; the range is given to it for free."""
+    """The same score with a new gradient at every epsilon; it gets the range for free."""
     seen: list[Tensor] = []
     hook = module.get_submodule(head).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
 
@@ -54,7 +54,7 @@ def naive(module: nn.Module, head: str, train: Pair, test: Pair, low: float) -> 
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """Of processor time, which other work on the machine disturbs least."""
+    """Processor time, which other work on the machine disturbs least."""
     start = time.process_time()
     run()
     return time.process_time() - start

@@ -1,4 +1,4 @@
-"""One network measured in every way: its score, its variants, and what monitors detect. Kept as JSON."""
+"""Everything measured of one network: its score, variants of it, and what monitors detect. Cached as JSON."""
 
 import json
 import time
@@ -13,13 +13,13 @@ import assay
 from assay.mira import Tuning
 from assay.mira.detection import detection_table
 from assay.mira.measurement import results_over
-from assay.mira.score import swept
-from assay.mira.settings import Settings
+from assay.mira.score import prepared_sweep
+from assay.mira.settings import MiraSettings
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A network with its data; built when its turn comes, because training may be what it takes."""
+    """A network with its data; built when its turn comes, because it may have to be trained."""
 
     name: str
     group: str
@@ -56,12 +56,16 @@ def measured(subject: Subject, cache: Path) -> dict[str, Any]:
 
 def _score(subject: Subject, row: dict[str, Any]) -> dict[str, Any]:
     """At every threshold, from one sweep."""
-    sweep = swept(
-        subject.network(), subject.train(), subject.test(), [("penultimate",)], Settings(**subject.options)
+    sweep = prepared_sweep(
+        subject.network(),
+        subject.train(),
+        subject.test(),
+        [("penultimate",)],
+        MiraSettings(**subject.options),
     )
     found = {}
     for threshold in subject.thresholds:
-        (result,) = results_over(sweep, Settings(accuracy_threshold=threshold, **subject.options))
+        (result,) = results_over(sweep, MiraSettings(accuracy_threshold=threshold, **subject.options))
         found[str(threshold)] = {
             "score": result.score,
             "interval": result.interval,
@@ -93,7 +97,7 @@ def _detection(subject: Subject, row: dict[str, Any]) -> dict[str, Any]:
             subject.test(),
             subject.unknown(),
             "penultimate",
-            Settings(**{**subject.options, "estimator": estimator}),
+            MiraSettings(**{**subject.options, "estimator": estimator}),
             subject.tuning,
         )
         found[f"detections {estimator}"] = table.to_dict("list")

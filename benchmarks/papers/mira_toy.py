@@ -1,4 +1,4 @@
-"""The picture that explains monitorability (MIRA, Fig. 1 and Appendix A).
+"""The figure that explains monitorability (MIRA, Fig. 1 and Appendix A).
 
 Two classes in the plane are known and a third cluster is not. Net1 has three fully connected layers of two
 neurons each, Net2 has two. Both classify every known point correctly; they differ in where they put the
@@ -61,7 +61,7 @@ def detection(network: assay.Network) -> float:
     return float(roc_auc_score([0] * COUNT + [1] * COUNT, torch.cat(scores).numpy()))
 
 
-def picture(networks: dict[str, assay.Network]) -> "Figure":
+def toy_figure(networks: dict[str, assay.Network]) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10.5, 3.2), layout="constrained")
@@ -85,7 +85,7 @@ def picture(networks: dict[str, assay.Network]) -> "Figure":
 
 
 def seeds_table(seeds: int) -> str:
-    """Both networks for other seeds: what the picture leaves out."""
+    """Both networks for other seeds: what the figure leaves out."""
     lines = ["| seed | Net1 MIRA | Net1 AUROC | Net2 MIRA | Net2 AUROC |", "| --- | --- | --- | --- | --- |"]
     for seed in range(seeds):
         cells = []

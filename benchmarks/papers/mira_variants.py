@@ -17,8 +17,8 @@ from torch import Tensor
 import assay
 from assay.mira.chi_square import surprisal
 from assay.mira.perturbation_range import found_range
-from assay.mira.score import swept
-from assay.mira.settings import Settings
+from assay.mira.score import prepared_sweep
+from assay.mira.settings import MiraSettings
 from assay.mira.shuffle import shuffled
 from assay.mira.weights import epsilon_steps, step_weights
 from assay.network import perturbable, replaced
@@ -76,8 +76,8 @@ def swept_variants(
     network: assay.Network, fitted: assay.Trace, train: Any, test: Any, prefix: str, options: dict[str, Any]
 ) -> dict[str, float]:
     """Every average, form and estimator over one perturbation and range."""
-    settings = Settings(**{"steps": 10, "tolerance": 0.01, **options})
-    sweep = swept(network, train, test, [("penultimate",)], settings)
+    settings = MiraSettings(**{"steps": 10, "tolerance": 0.01, **options})
+    sweep = prepared_sweep(network, train, test, [("penultimate",)], settings)
     low, high = settings.epsilon_range or found_range(sweep, settings)
     epsilons = epsilon_steps(low, high, settings.steps)
     weights = step_weights(epsilons)

@@ -7,12 +7,13 @@
     python benchmarks/papers/safety_monitors.py tables            # beside the paper's
 
 Data: GTSRB in --shared (gtsrb/gtsrb32.npz), CIFAR-10 in --data (cifar10/*.png, brought by get.sh); both
-default to the folders beside the repository, or to $ASSAY_DATA. Everything made goes to --work.
+default to the folders beside the repository, or to $ASSAY_DATA. Everything it makes goes to --work.
 """
 
 import argparse
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -141,7 +142,7 @@ def prepare(name: str, options: argparse.Namespace) -> None:
     """Train, fit every monitor on nine tenths of the training data, calibrate on the last."""
     options.work.mkdir(parents=True, exist_ok=True)
     inputs, labels = images_of(name, "train", options)
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))[: options.images]
     held, learned = order[: len(order) // 10], order[len(order) // 10 :]
     start = time.perf_counter()
     if not (options.work / f"{name}.pt").exists():
@@ -274,18 +275,24 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=home or ROOT / "shared/data")
     parser.add_argument("--data", type=Path, default=home or ROOT / "data")
     parser.add_argument("--work", type=Path, default=Path("safety-monitors"))
+    parser.add_argument("--images", type=int, help="training images used, for a quick try (default: all)")
     parser.add_argument("--rows", type=int, default=2000, help="test images per dataset")
     parser.add_argument("--epochs", type=int, default=10, help="of every ALOCC network (the paper: 200)")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--figures", type=Path, help="where `tables` draws the rank diagrams")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    if options.stage == "tables":
-        tables(options)
-    elif options.dataset is None:
+    if options.stage != "tables" and options.dataset is None:
         parser.error("prepare and run need a dataset")
-    else:
-        {"prepare": prepare, "run": run}[options.stage](options.dataset, options)
+    try:
+        if options.stage == "tables":
+            tables(options)
+        else:
+            {"prepare": prepare, "run": run}[options.stage](options.dataset, options)
+    except FileNotFoundError as error:
+        sys.exit(f"expected a file at {error.filename}, found none; pass --shared and --data, or prepare")
+    except assay.errors.StorageError as error:
+        sys.exit(f"{error}; run both datasets first")
 
 
 if __name__ == "__main__":

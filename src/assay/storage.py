@@ -199,7 +199,8 @@ def _spec(tensor: torch.Tensor) -> TensorSpec:
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
     if not Path(path).is_file():
-        raise StorageError(f"expected a file at {path}, found none; check the path")
+        found = "a folder" if Path(path).is_dir() else "none"
+        raise StorageError(f"expected a file at {path}, found {found}; check the path")
     try:
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.labels import class_numbers
+from assay.labels import check_labels, class_numbers, order_hint
 from assay.storage import storable
 from assay.table import tabled
 
@@ -50,6 +50,8 @@ class Trace:
                     f"expected one row of {name} per input ({len(self)}), got {len(rows)}; "
                     "pass parts of the same inputs"
                 )
+        if self.labels is not None:
+            check_labels(self.labels, self.logits.shape[1])
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -120,6 +122,11 @@ class Trace:
     @property
     def correct(self) -> Tensor:
         return self.predictions == self.known_labels
+
+    @property
+    def order_hint(self) -> str:
+        """A sentence if the answers fit the labels far better in another order of the classes, else empty."""
+        return order_hint(self.known_labels, self.predictions)
 
     def layer(self, name: str) -> Tensor:
         """The features of one layer; the error for an unknown name lists the layers."""

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from assay.benchmark.measures import (
-    auroc,
     bootstrap_intervals,
     counted_measures,
     fpr_at_tpr,
     multiclass_mcc,
     multiclass_mcc_interval,
     outcome_counts,
+    score_auroc,
 )
 from assay.benchmark.oracle import specific_outcome
 
@@ -58,7 +58,7 @@ def test_the_papers_micro_f1_is_the_weighted_one():
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 6)), min_size=2, max_size=40))
 def test_auroc_agrees_with_scikit_learn_ties_included(pairs):
     truth, scores = np.array([t for t, _ in pairs]), np.array([float(s) for _, s in pairs])
-    area, low, high = auroc(truth, scores, 0.95)
+    area, low, high = score_auroc(truth, scores, 0.95)
     if truth.all() or not truth.any():
         assert np.isnan(area)
         return
@@ -71,7 +71,7 @@ def test_auroc_agrees_with_scikit_learn_ties_included(pairs):
 def test_a_score_that_is_not_finite_ranks_above_all_others():
     truth = np.array([True, False, False])
     for odd in (np.nan, np.inf, -np.inf):
-        assert auroc(truth, np.array([odd, 1.0, 2.0]), 0.95)[0] == 1.0
+        assert score_auroc(truth, np.array([odd, 1.0, 2.0]), 0.95)[0] == 1.0
 
 
 def test_delong_intervals_cover_the_true_area_as_often_as_they_say():
@@ -79,7 +79,7 @@ def test_delong_intervals_cover_the_true_area_as_often_as_they_say():
     # Normal scores one apart: the true area is Phi(1 / sqrt 2).
     for _ in range(400):
         truth = generator.random(150) < 0.4
-        _, low, high = auroc(truth, generator.normal(size=150) + truth, 0.9)
+        _, low, high = score_auroc(truth, generator.normal(size=150) + truth, 0.9)
         hits += low <= 0.7602499 <= high
     # Binomial standard error 0.015.
     assert hits / 400 == pytest.approx(0.9, abs=0.05)
@@ -89,7 +89,7 @@ def test_bootstrap_intervals_are_those_of_drawing_rows():
     generator = np.random.default_rng(1)
     truth = generator.random(300) < 0.5
     alarm = np.where(generator.random(300) < 0.8, truth, ~truth)
-    found = bootstrap_intervals(counts_of(truth, alarm), 0.9, 4000, np.random.default_rng(2))
+    found = bootstrap_intervals(counts_of(truth, alarm), 0.9, 4000, 2)
     drawn = []
     for _ in range(4000):
         rows = generator.integers(0, 300, 300)
@@ -116,7 +116,7 @@ def test_the_interval_of_multiclass_mcc_is_that_of_drawing_rows():
     answers = np.where(generator.random(400) < 0.6, labels, generator.integers(-1, 4, 400))
     rows = generator.integers(0, 400, (2000, 400))
     drawn = [metrics.matthews_corrcoef(labels[part], answers[part]) for part in rows]
-    settings_ = {"seed": 0, "confidence": 0.9, "resamples": 2000}
+    settings_ = {"seed": 0, "level": 0.9, "resamples": 2000}
     low, high = multiclass_mcc_interval(labels, answers, settings_)
     # A quantile of 2,000 draws has a standard error of about 0.0014 here, and there are two of them.
     assert (low, high) == pytest.approx(tuple(np.quantile(drawn, [0.05, 0.95])), abs=0.006)

@@ -117,6 +117,8 @@ def test_a_killed_run_goes_on_where_it_was_and_gives_the_identical_result(
     pd.testing.assert_frame_equal(resumed.table[same], result.table[same], check_exact=True)
     once_more = assay.run_benchmark(guards, scenarios, checkpoint=tmp_path)
     pd.testing.assert_frame_equal(once_more.table, resumed.table, check_exact=True)
+    assert resumed.errors == pytest.approx(result.errors, rel=1e-12)
+    assert once_more.errors == pytest.approx(result.errors, rel=1e-12)
     assert len(again) == len(guards) * len(scenarios) - finished
 
 
@@ -195,11 +197,14 @@ def test_the_conclusion_says_when_no_monitor_beats_chance(guards, scenarios):
     only_coins = {"coin": guards["coin"], "other coin": guards["coin"]}
     result = assay.run_benchmark(only_coins, [s for s in scenarios if s.name != "flat"])
     table = result.table.assign(specific_mcc=np.resize([0.02, -0.03, 0.01, -0.01, 0.02], len(result.table)))
-    chance = type(result)(table)
+    errors = dict.fromkeys(only_coins, 0.02)
+    chance = type(result)(table, errors=errors)
     assert "No monitor did clearly better than chance" in chance.summary()
-    barely = type(result)(table.assign(specific_mcc=0.03))
+    barely = type(result)(table.assign(specific_mcc=0.05), errors=errors)  # surely above 0, and of no use
     assert "No monitor did clearly better than chance" in barely.summary()
-    good = type(result)(table.assign(specific_mcc=np.where(table["guard"] == "coin", 0.5, 0.02)))
+    good = type(result)(
+        table.assign(specific_mcc=np.where(table["guard"] == "coin", 0.5, 0.02)), errors=errors
+    )
     assert "Of the 2 monitors 1 did no better than chance" in good.summary()
 
 
@@ -216,7 +221,7 @@ def table_of(values):
 def test_ranks_agree_with_the_textbook_and_scipy(tmp_path):
     generator = np.random.default_rng(0)
     values = generator.normal(size=(30, 4)) + np.array([1.5, 0.5, 0.5, 0])
-    found = ranking(table_of(values), "specific_mcc", 0.05)
+    found = ranking(table_of(values), "specific_mcc", 0.95)
     ranks = stats.rankdata(-values, axis=1).mean(axis=0)
     assert list(found.ranks.values()) == pytest.approx(ranks)
     assert found.p_value == pytest.approx(stats.friedmanchisquare(*values.T).pvalue)
@@ -244,7 +249,7 @@ def test_ranks_agree_with_the_textbook_and_scipy(tmp_path):
 def test_the_diagram_names_every_guard_and_joins_those_that_cannot_be_told_apart():
     generator = np.random.default_rng(0)
     found = ranking(
-        table_of(generator.normal(size=(30, 4)) + np.array([1.5, 0.5, 0.5, 0])), "specific_mcc", 0.05
+        table_of(generator.normal(size=(30, 4)) + np.array([1.5, 0.5, 0.5, 0])), "specific_mcc", 0.95
     )
     assert found.alike == [["a", "b"], ["b", "c", "d"]]  # a differs from c and d: see the p-values above
     (axes,) = found.plot().axes
@@ -260,7 +265,7 @@ def test_the_diagram_names_every_guard_and_joins_those_that_cannot_be_told_apart
 
 
 def test_ties_share_ranks_and_equal_guards_do_not_differ():
-    found = ranking(table_of([[1.0, 1.0, 1.0]] * 5), "specific_mcc", 0.05)
+    found = ranking(table_of([[1.0, 1.0, 1.0]] * 5), "specific_mcc", 0.95)
     assert list(found.ranks.values()) == [2.0, 2.0, 2.0]
     assert found.p_value == 1.0
     assert len(found.rivals) == 2
@@ -268,15 +273,15 @@ def test_ties_share_ranks_and_equal_guards_do_not_differ():
     tied = ranking(
         table_of([[1, 1, 2, 0], [0.5] * 4, [3, 2, 2, 1], [0.1, 0.4, 0.4, 0.2], [2, 1, 0, 0]]),
         "specific_mcc",
-        0.05,
+        0.95,
     )
     assert tied.pairs["d"].to_numpy() == pytest.approx([0.45593277] * 3 + [1], abs=1e-8)
     assert tied.pairs["a"].to_numpy() == pytest.approx([1, 1, 1, 0.45593277], abs=1e-8)
-    two = ranking(table_of([[0.1 * row + 0.5, 0.1 * row] for row in range(10)]), "specific_mcc", 0.05)
+    two = ranking(table_of([[0.1 * row + 0.5, 0.1 * row] for row in range(10)]), "specific_mcc", 0.95)
     assert two.p_value < 0.05
     assert two.rivals == two.alike == []
     with pytest.raises(InputError, match="at least two guards and two scenarios"):
-        ranking(table_of([[1.0]]), "specific_mcc", 0.05)
+        ranking(table_of([[1.0]]), "specific_mcc", 0.95)
 
 
 def test_bad_input_gets_one_clear_sentence_before_any_work(guards, scenarios, network):
@@ -293,8 +298,8 @@ def test_bad_input_gets_one_clear_sentence_before_any_work(guards, scenarios, ne
     beyond = assay.Scenario.of("beyond", "shift", inputs, [0, 1, 4], [True, True, False])
     with pytest.raises(InputError, match="expected labels from 0 to 3 in scenario 'beyond'"):
         assay.run_benchmark(guards, [beyond])
-    with pytest.raises(InputError, match="confidence between 0 and 1"):
-        assay.run_benchmark(guards, scenarios, confidence=1)
+    with pytest.raises(InputError, match="level between 0 and 1"):
+        assay.run_benchmark(guards, scenarios, level=1)
 
 
 class Letters(assay.Network):
@@ -330,4 +335,4 @@ def test_tables_and_texts_are_judged_like_images():
 def test_checkpoints_are_plain_json(guards, scenarios, tmp_path):
     assay.run_benchmark({"msp": guards["msp"]}, scenarios[:1], checkpoint=tmp_path)
     (file,) = tmp_path.glob("*.json")
-    assert json.loads(file.read_text())["guard"] == "msp"
+    assert json.loads(file.read_text())["row"]["guard"] == "msp"

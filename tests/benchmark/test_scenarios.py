@@ -118,6 +118,13 @@ def test_recorded_faults_are_a_scenario_too(data):
     scenario = assay.Scenario.of("rain", "shift", inputs, labels, torch.arange(200) > 50, severity=2)
     assert torch.equal(scenario.inputs, inputs)
     assert scenario.fingerprint
+    array = assay.Scenario.of("rain", "shift", inputs.numpy(), labels, torch.arange(200) > 50, severity=2)
+    assert torch.equal(array.inputs, inputs)
+    assert array.fingerprint == scenario.fingerprint
+    assert assay.Scenario.of("typos", "noise", ("good", "gud"), [1, 1], [False, True]).inputs == [
+        "good",
+        "gud",
+    ]
     with pytest.raises(InputError, match="one label per input"):
         assay.Scenario.of("rain", "shift", inputs, labels[:3], labels[:3] > 0)
     with pytest.raises(InputError, match="at least one row"):

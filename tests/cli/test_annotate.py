@@ -85,3 +85,18 @@ def test_what_does_not_belong_together_is_refused(run, tmp_path):
             run(*command)
     with pytest.raises(InputError, match="--guideline"):
         run("annotate", "--store", "new.db", "--guideline", "nowhere.txt")
+
+
+@pytest.mark.parametrize(
+    "options", [("--take", "nowhere.csv"), ("--take", "judges_of_inputs.py"), ("--port", "99999999")]
+)
+def test_a_store_that_came_to_nothing_is_not_left_behind(run, tmp_path, options):
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(assay.AssayError):
+        run("annotate", "--store", "labels.db", *options)
+    assert sorted(tmp_path.iterdir()) == before
+    run("annotate", "--store", "labels.db", "--export", "labels.csv")
+    with pytest.raises(assay.AssayError):
+        run("annotate", "--store", "labels.db", *options)
+    with AnnotationStore("labels.db") as store:
+        assert len(store.items()), "one that was there stays"

@@ -1,11 +1,17 @@
 """Networks and layers are ranked, from shared passes, with how sure the order is."""
 
+import inspect
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
 import assay
+from assay.cli.mira import mira
 from assay.errors import InputError
+from assay.mira import MiraSettings
 
 
 def blobs(count, seed):
@@ -99,3 +105,32 @@ def test_errors_name_the_network(networks):
         assay.compare_monitorability({}, TRAIN, TEST)
     with pytest.raises(InputError, match="at least one layer"):
         assay.compare_monitorability(networks, TRAIN, TEST, layers=[])
+
+
+@pytest.mark.parametrize(
+    "function", [assay.mira_score, assay.compare_monitorability, assay.validate_monitorability]
+)
+def test_every_option_stands_in_the_signature_as_it_is_stated(function):
+    shown = inspect.signature(function).parameters
+    stated = inspect.signature(MiraSettings).parameters
+    assert {name: shown[name] for name in stated} == dict(stated)
+    assert not [name for name, parameter in shown.items() if parameter.kind is parameter.VAR_KEYWORD]
+
+
+def test_the_docs_and_the_command_state_the_same_options():
+    defaults = {name: option.default for name, option in inspect.signature(MiraSettings).parameters.items()}
+    page = Path(__file__).parents[2] / "docs" / "monitorability.md"
+    rows = re.findall(
+        r"^\| (`[^|]*`) \|.*\| ([^|]*) \|$", page.read_text().split("## Options")[1], re.MULTILINE
+    )
+    listed = {}
+    for names, values in rows:
+        names, values = re.findall(r"`(\w+)`", names), values.split(", ")
+        listed |= dict(zip(names, values * len(names) if len(values) == 1 else values, strict=True))
+    assert set(listed) == {"layer", *defaults}
+    for name, default in defaults.items():
+        if default is not None:  # the page says in words what None means
+            assert listed[name].strip('`"') == str(default), name
+    command = inspect.signature(mira).parameters
+    for name in ("accuracy_threshold", "steps", "low", "high", "estimator", "seed"):
+        assert command[name].default == defaults[name], name

@@ -1,14 +1,11 @@
 """The shuffle score where its answer is known."""
 
-import numpy as np
 import pytest
 import torch
-from sklearn.metrics import roc_auc_score
 from torch import nn
 
 import assay
 from assay.mira.shuffle import shuffled
-from assay.statistics.auroc import separation
 
 
 class Product(nn.Module):
@@ -60,12 +57,3 @@ def test_it_is_a_whole_answer(tmp_path):
     assay.write_report([again], tmp_path / "report.html")
     with pytest.raises(assay.AssayError, match="at least two inputs"):
         assay.shuffle_score(assay.Network(Product()), twins(1))
-
-
-def test_separation_agrees_with_scikit_learn():
-    generator = np.random.default_rng(0)
-    known, unknown = generator.integers(0, 9, 80).astype(float), generator.integers(3, 12, 50).astype(float)
-    truth = np.repeat([0, 1], [80, 50])
-    assert separation(known, unknown)[0] == pytest.approx(
-        roc_auc_score(truth, np.concatenate([known, unknown]))
-    )

@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 from torch.utils.data import DataLoader, TensorDataset
 
 import assay
 from assay.demo.networks import ARCHITECTURES, trained, without
 from assay.errors import InputError
-from assay.mira import Tuning, rank_correlation
-from assay.mira.detection import _sampled, random_noise
-from assay.mira.settings import Settings
+from assay.mira import Tuning
+from assay.mira.detection import _input_sample, random_noise
+from assay.mira.settings import MiraSettings
 
 OPTIONS = {"steps": 4, "resamples": 50, "low": 0.0, "high": 1.0}
 TUNING = Tuning(temperatures=[1000.0], magnitudes=[0.0, 0.01], inputs=60)
@@ -82,11 +81,11 @@ def test_a_validation_is_saved_and_drawn(validation, tmp_path):
 def test_noise_looks_like_the_inputs_in_mean_spread_and_bounds(networks, digits):
     network = networks["wide MLP"]
     sample = digits[0][0][:200]
-    free = random_noise(network, sample, Settings())
+    free = random_noise(network, sample, MiraSettings())
     # 12,800 values: the standard errors of mean and spread are below 0.004.
     assert float(free.mean()) == pytest.approx(float(sample.mean()), abs=0.015)
     assert float(free.std()) == pytest.approx(float(sample.std()), abs=0.015)
-    bounded = random_noise(network, sample, Settings(low=0.0, high=1.0))
+    bounded = random_noise(network, sample, MiraSettings(low=0.0, high=1.0))
     assert bounded.min() >= 0
     assert bounded.max() <= 1
 
@@ -94,36 +93,9 @@ def test_noise_looks_like_the_inputs_in_mean_spread_and_bounds(networks, digits)
 def test_samples_of_loaders_are_bounded_and_come_from_the_data(networks, digits):
     inputs, labels = digits[0]
     loader = DataLoader(TensorDataset(inputs, labels), batch_size=50, generator=torch.Generator())
-    drawn = _sampled(networks["wide MLP"], loader, 70, seed=0)
+    drawn = _input_sample(networks["wide MLP"], loader, 70, seed=0)
     assert len(drawn) == 70
     assert all((inputs == row).flatten(1).all(1).any() for row in drawn)
-
-
-def test_rank_correlation_agrees_with_scipy_and_its_interval_covers():
-    generator = np.random.default_rng(0)
-    first = generator.normal(size=12)
-    second = first + generator.normal(size=12)
-    found = rank_correlation(first, second)
-    assert found.value == pytest.approx(spearmanr(first, second).statistic)
-    # 10,000 permutations have a standard error of 0.004 here; scipy takes a t distribution instead.
-    assert found.p_value == pytest.approx(spearmanr(first, second).pvalue, abs=0.03)
-    assert found.lower < found.value < found.upper
-    covered = []
-    truth = 6 / np.pi * np.arcsin(0.6 / 2)  # Spearman's correlation of a normal pair with Pearson's 0.6
-    for _ in range(100):
-        pair = generator.multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=25)
-        one = rank_correlation(*pair.T)
-        covered.append(one.lower <= truth <= one.upper)
-    assert np.mean(covered) >= 0.88  # three standard errors under 95 %
-
-
-def test_four_networks_in_perfect_order_are_not_called_certain():
-    found = rank_correlation([1, 2, 3, 4], [10, 20, 30, 40])
-    assert found.value == pytest.approx(1)
-    assert found.p_value == pytest.approx(2 / 24)
-    assert found.lower < 0.5
-    assert np.isnan(rank_correlation([1, 2, 3], [1, 2, 3]).value)
-    assert np.isnan(rank_correlation([1, 1, 1, 1], [1, 2, 3, 4]).value)
 
 
 def test_the_summary_follows_the_evidence(validation):

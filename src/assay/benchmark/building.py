@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from assay.benchmark.material import Material
-from assay.benchmark.scenario import Scenario, row_count, rows_of
+from assay.benchmark.scenario import Scenario, tensor_or_texts
 from assay.errors import InputError
 from assay.faults import ADVERSARIAL, ANOMALY, NOISE, SHIFT, TABULAR, TEXT, Attack, Template
 from assay.faults.template import check_images, check_severity
 from assay.labels import class_numbers
-from assay.network import Network
+from assay.network import Network, length, rows
 
 PAPER = (
     *("pixel_trap", "row_add_logic", "shifted_pixel"),
@@ -46,7 +46,7 @@ def build_scenarios(
     every scenario `clean_share` is untouched. Nothing is made before its `inputs` are read, and only the last
     is kept.
     """
-    inputs, labels = _rows(inputs), class_numbers(labels)
+    inputs, labels = _images_table_or_texts(inputs), class_numbers(labels)
     kind = _kind(inputs)
     _check(inputs, labels, network, severities, clean_share)
     chosen = [_template(name, kind, network) for name in _names(faults, kind, network)]
@@ -54,7 +54,7 @@ def build_scenarios(
     scenarios = [material.faulty(template, severity) for template in chosen for severity in severities]
     taken = {scenario.name for scenario in scenarios}
     for name, others in (novelty or {}).items():
-        others = _rows(others)
+        others = _images_table_or_texts(others)
         _check_novelty(name, others, inputs, taken)
         scenarios.append(material.novel(name, others))
     if not scenarios:
@@ -81,13 +81,10 @@ def _template(name: str, kind: str, network: Network | None) -> Template | Attac
     return TEMPLATES[kind][name]
 
 
-def _rows(inputs: Any) -> Any:
-    """Tensors and lists of texts as they are, arrays as tensors."""
-    if isinstance(inputs, list | tuple) and inputs and all(isinstance(row, str) for row in inputs):
-        return list(inputs)
+def _images_table_or_texts(inputs: Any) -> Any:
     if isinstance(inputs, Mapping):
         raise InputError("expected images, rows or texts, got a dict; pass texts as they are, not token ids")
-    return torch.as_tensor(inputs)
+    return tensor_or_texts(inputs)
 
 
 def _kind(inputs: Any) -> str:
@@ -106,13 +103,13 @@ def _check(
         check_severity(severity)
     if not 0 < clean_share < 1:
         raise InputError(f"expected a clean_share between 0 and 1, got {clean_share}")
-    count = row_count(inputs)
+    count = length(inputs)
     if len(labels) != count or count < 2:
         raise InputError(
             f"expected one label per input and at least two inputs, got {count} inputs and {len(labels)} "
             "labels; pass inputs and labels of the same rows"
         )
-    classes = None if network is None else network.observe(rows_of(inputs, torch.arange(1))).logits.shape[1]
+    classes = None if network is None else network.observe(rows(inputs, torch.arange(1))).logits.shape[1]
     if labels.min() < 0 or (classes is not None and labels.max() >= classes):
         raise InputError(
             f"expected labels from 0 to {'classes' if classes is None else classes} - 1, got "
@@ -123,7 +120,7 @@ def _check(
 def _check_novelty(name: str, others: Any, inputs: Any, taken: set[str]) -> None:
     if name in taken:
         raise InputError(f"expected a name of its own for the novelty, got {name!r}, which is a fault's")
-    if not row_count(others):
+    if not length(others):
         raise InputError(f"expected at least one input of the novelty {name!r}, got none")
     if isinstance(inputs, Tensor) != isinstance(others, Tensor):
         raise InputError(f"expected the novelty {name!r} like the inputs: both tensors or both texts")

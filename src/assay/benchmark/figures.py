@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def category_picture(means: pd.DataFrame) -> "Figure":
+def category_figure(means: pd.DataFrame) -> "Figure":
     """Guards down, categories across, the mean MCC in each field; the best guard on top."""
     from matplotlib.figure import Figure
 
@@ -32,7 +32,7 @@ def category_picture(means: pd.DataFrame) -> "Figure":
     return figure
 
 
-def cost_picture(facts: pd.DataFrame) -> "Figure":
+def cost_figure(facts: pd.DataFrame) -> "Figure":
     """What detection costs: time per input beside mean MCC, a row a guard, the best on top."""
     from matplotlib.figure import Figure
 
@@ -57,7 +57,7 @@ def cost_picture(facts: pd.DataFrame) -> "Figure":
     return figure
 
 
-def rank_picture(ranks: Mapping[str, float], alike: Sequence[Sequence[str]], title: str) -> "Figure":
+def rank_figure(ranks: Mapping[str, float], alike: Sequence[Sequence[str]], title: str) -> "Figure":
     """Average ranks on one axis (Demsar 2006): the better half named on the left, the others on the right.
 
     A bar joins the guards of each group of `alike`.

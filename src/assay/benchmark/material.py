@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.benchmark.scenario import NO_LABEL, LastMade, Scenario, row_count, rows_of
+from assay.benchmark.scenario import NO_LABEL, LastInputs, Scenario
 from assay.faults import Attack, Template
 from assay.identity import digest
-from assay.network import Network
+from assay.network import Network, length, rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +23,12 @@ class Material:
     network: Network | None
     clean_share: float
     seed: int
-    last_made: LastMade = field(default_factory=LastMade)
-    mark: str = field(init=False)
+    last_inputs: LastInputs = field(default_factory=LastInputs)
+    fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
-        mark = digest(self.inputs, self.labels, self.clean_share, self.seed)
-        object.__setattr__(self, "mark", mark)
+        fingerprint = digest(self.inputs, self.labels, self.clean_share, self.seed)
+        object.__setattr__(self, "fingerprint", fingerprint)
 
     def faulty(self, template: Template | Attack, severity: int) -> Scenario:
         """Every row once, `clean_share` of them untouched: the same ones at every severity."""
@@ -41,15 +41,15 @@ class Material:
         name = f"{template.name} ({severity})"
 
         def make() -> Any:
-            stream, struck = rows_of(self.inputs, order), is_fault.nonzero().flatten()
-            originals = rows_of(stream, struck)
+            stream, struck = rows(self.inputs, order), is_fault.nonzero().flatten()
+            originals = rows(stream, struck)
             if isinstance(template, Attack):
                 assert self.network is not None
                 labels = self.labels[order][is_fault]
                 changed = template(originals, severity, seed, network=self.network, labels=labels)
             else:
                 changed = template(originals, severity, seed)
-            return _placed(stream, struck, changed)
+            return _with_rows_replaced(stream, struck, changed)
 
         return Scenario(
             name,
@@ -57,24 +57,26 @@ class Material:
             severity,
             self.labels[order],
             is_fault,
-            partial(self.last_made.of, name, make),
-            digest(self.mark, name, self._attacked(template)),
+            partial(self.last_inputs.of, name, make),
+            digest(self.fingerprint, name, self._attacked_network(template)),
+            order,
         )
 
     def novel(self, name: str, others: Any) -> Scenario:
         """Every novel row once, and as many known ones as make up `clean_share`, or all there are."""
         generator = torch.Generator().manual_seed(self._seed_of(name))
-        count = row_count(others)
+        count = length(others)
         wanted = max(1, round(count * self.clean_share / (1 - self.clean_share)))
         known = torch.randperm(len(self.labels), generator=generator)[:wanted]
         order = torch.randperm(count + len(known), generator=generator)
         labels = torch.cat([torch.full((count,), NO_LABEL), self.labels[known]])
+        origins = torch.cat([torch.full((count,), -1), known])
 
         def make() -> Any:
-            familiar = rows_of(self.inputs, known)
+            familiar = rows(self.inputs, known)
             if isinstance(familiar, Tensor):
                 return torch.cat([others.to(familiar.dtype), familiar])[order]
-            return rows_of([*others, *familiar], order)
+            return rows([*others, *familiar], order)
 
         return Scenario(
             name,
@@ -82,11 +84,12 @@ class Material:
             0,
             labels[order],
             order < count,
-            partial(self.last_made.of, name, make),
-            digest(self.mark, name, others),
+            partial(self.last_inputs.of, name, make),
+            digest(self.fingerprint, name, others),
+            origins[order],
         )
 
-    def _attacked(self, template: Template | Attack) -> str | None:
+    def _attacked_network(self, template: Template | Attack) -> str | None:
         """The network that the rows depend on, where they do."""
         if not isinstance(template, Attack) or self.network is None:
             return None
@@ -97,11 +100,11 @@ class Material:
         return zlib.crc32(f"{self.seed} {name}".encode())
 
 
-def _placed(stream: Any, rows: Tensor, changed: Any) -> Any:
+def _with_rows_replaced(stream: Any, places: Tensor, changed: Any) -> Any:
     """The stream, which is ours, with some rows exchanged."""
     if isinstance(stream, Tensor):
-        stream[rows] = changed
+        stream[places] = changed
         return stream
-    for row, text in zip(rows.tolist(), changed, strict=True):
+    for row, text in zip(places.tolist(), changed, strict=True):
         stream[row] = text
     return stream

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.benchmark.oracle import Flags, Outcome
-from assay.statistics.auroc import separation
+from assay.statistics import Auroc, auroc, percentile_interval, poisson_counts, resampled_counts
 
 Numbers = NDArray[np.float64]
 
@@ -50,29 +50,37 @@ def counted_measures(counts: Numbers) -> dict[str, Numbers]:
     }
 
 
+def mcc_slopes(counts: Numbers) -> Numbers:
+    """(4,): what one more row of each `Outcome` adds to MCC, with half a row of each added to the counts.
+
+    The half rows keep an outcome that never occurred from counting as impossible.
+    """
+    tp, fp, tn, fn = np.asarray(counts, dtype=np.float64) + 0.5
+    raised, silent, faults, clean = tp + fp, tn + fn, tp + fn, tn + fp
+    spread = np.sqrt(raised * silent) * np.sqrt(faults * clean)
+    half = (tp * tn - fp * fn) / spread / 2
+    return np.array(
+        [
+            tn / spread - half * (1 / raised + 1 / faults),
+            -fn / spread - half * (1 / raised + 1 / clean),
+            tp / spread - half * (1 / silent + 1 / clean),
+            -fp / spread - half * (1 / silent + 1 / faults),
+        ]
+    )
+
+
 def bootstrap_intervals(
-    counts: Numbers, confidence: float, resamples: int, generator: np.random.Generator
+    counts: Numbers, level: float, resamples: int, seed: int
 ) -> dict[str, tuple[float, float]]:
-    """Percentile intervals of every counted measure.
-
-    Drawing rows with replacement and counting outcomes is drawing the four counts from a multinomial
-    distribution, so the cost does not grow with the rows.
-    """
-    total = int(counts.sum())
-    draws = generator.multinomial(total, counts / total, size=resamples)
-    tail = (1 - confidence) / 2
-    values = counted_measures(draws.astype(np.float64))
-    bounds = np.quantile(np.stack(list(values.values())), [tail, 1 - tail], axis=1)
-    return {name: (float(low), float(high)) for name, low, high in zip(values, *bounds, strict=True)}
+    """Percentile intervals of every counted measure, over rows."""
+    values = counted_measures(resampled_counts(counts, resamples, seed))
+    return {name: percentile_interval(draws, level) for name, draws in values.items()}
 
 
-def auroc(truth: Flags, scores: Numbers, confidence: float) -> tuple[float, float, float]:
-    """The area under the ROC curve and its interval (`separation`).
-
-    A score that is not finite is an alarm and so ranks above all others.
-    """
+def score_auroc(truth: Flags, scores: Numbers, level: float) -> Auroc:
+    """AUROC of the scores; one that is not finite is an alarm and so ranks above all others."""
     positives, negatives = _split(truth, scores)
-    return separation(negatives, positives, confidence)
+    return auroc(negatives, positives, level)
 
 
 def fpr_at_tpr(truth: Flags, scores: Numbers, tpr: float = 0.95) -> float:
@@ -90,43 +98,40 @@ def multiclass_mcc(labels: NDArray[Any], answers: NDArray[Any]) -> float:
 
     A cancelled prediction is an answer of its own, -1, which is also the label of a novelty.
     """
-    pairs, counts = _paired(labels, answers)
-    return float(_gorodkin(pairs, counts[None])[0])
+    pairs, counts = _pair_counts(labels, answers)
+    return float(_mcc_of_counts(pairs, counts[None])[0])
 
 
 def multiclass_mcc_interval(
     labels: NDArray[Any], answers: NDArray[Any], settings: Mapping[str, Any]
 ) -> tuple[float, float]:
-    """The percentile interval of `multiclass_mcc`, by drawing the counts of (label, answer) pairs anew.
-
-    Each count is drawn from its own Poisson distribution: given their total, such counts are multinomial, and
-    MCC does not depend on the total. With many classes this is ten times as fast.
-    """
-    return _drawn_interval(*_paired(labels, answers), settings)
+    """The percentile interval of `multiclass_mcc`, by resampling the counts of (label, answer) pairs."""
+    return _mcc_interval(*_pair_counts(labels, answers), settings)
 
 
-def agreement(
+def answer_mcc(
     name: str, labels: NDArray[Any], answers: NDArray[Any], settings: Mapping[str, Any]
 ) -> dict[str, float]:
-    """`multiclass_mcc` under this name, with `_low` and `_high` beside it."""
-    pairs, counts = _paired(labels, answers)
-    low, high = _drawn_interval(pairs, counts, settings)
-    return {name: float(_gorodkin(pairs, counts[None])[0]), f"{name}_low": low, f"{name}_high": high}
+    """`multiclass_mcc` under this name, with `_lower` and `_upper` beside it."""
+    pairs, counts = _pair_counts(labels, answers)
+    lower, upper = _mcc_interval(pairs, counts, settings)
+    return {
+        name: float(_mcc_of_counts(pairs, counts[None])[0]),
+        f"{name}_lower": lower,
+        f"{name}_upper": upper,
+    }
 
 
-def _drawn_interval(
+def _mcc_interval(
     pairs: NDArray[np.intp], counts: Numbers, settings: Mapping[str, Any]
 ) -> tuple[float, float]:
     if not len(counts):
         return float("nan"), float("nan")
-    generator = np.random.default_rng(settings["seed"])
-    draws = generator.poisson(counts, size=(settings["resamples"], len(counts)))
-    tail = (1 - settings["confidence"]) / 2
-    low, high = np.quantile(_gorodkin(pairs, draws), [tail, 1 - tail])
-    return float(low), float(high)
+    draws = poisson_counts(counts, settings["resamples"], settings["seed"])
+    return percentile_interval(_mcc_of_counts(pairs, draws), settings["level"])
 
 
-def _paired(labels: NDArray[Any], answers: NDArray[Any]) -> tuple[NDArray[np.intp], Numbers]:
+def _pair_counts(labels: NDArray[Any], answers: NDArray[Any]) -> tuple[NDArray[np.intp], Numbers]:
     """The distinct pairs of label and answer as codes (pairs, 2), and how often each occurred."""
     classes, codes = np.unique(np.concatenate([labels, answers]), return_inverse=True)
     count, size = len(labels), max(1, len(classes))
@@ -134,7 +139,7 @@ def _paired(labels: NDArray[Any], answers: NDArray[Any]) -> tuple[NDArray[np.int
     return np.stack(np.divmod(cells, size), axis=1), counts.astype(np.float64)
 
 
-def _gorodkin(pairs: NDArray[np.intp], counts: NDArray[Any]) -> Numbers:
+def _mcc_of_counts(pairs: NDArray[np.intp], counts: NDArray[Any]) -> Numbers:
     """MCC for every row of `counts` (draws, pairs)."""
     classes = np.eye(int(pairs.max(initial=0)) + 1)
     counts = np.asarray(counts, dtype=np.float64)
@@ -146,19 +151,19 @@ def _gorodkin(pairs: NDArray[np.intp], counts: NDArray[Any]) -> Numbers:
     return _ratio(covariance, spread)
 
 
-def measured(
+def all_measures(
     prefix: str, truth: Flags, outcomes: NDArray[np.int8], scores: Numbers, settings: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Every measure of one dimension, with `_low` and `_high` beside those that have an interval."""
+    """Every measure of one dimension, with `_lower` and `_upper` beside those that have an interval."""
     counts = outcome_counts(outcomes)
-    generator = np.random.default_rng(settings["seed"])
-    intervals = bootstrap_intervals(counts, settings["confidence"], settings["resamples"], generator)
+    intervals = bootstrap_intervals(counts, settings["level"], settings["resamples"], settings["seed"])
+    estimates = {
+        name: (float(value), *intervals[name]) for name, value in counted_measures(counts).items()
+    } | {"auroc": score_auroc(truth, scores, settings["level"])}
     values: dict[str, float] = {}
-    for name, value in counted_measures(counts).items():
-        values |= {f"{prefix}_{name}": float(value)}
-        values |= {f"{prefix}_{name}_low": intervals[name][0], f"{prefix}_{name}_high": intervals[name][1]}
-    area, low, high = auroc(truth, scores, settings["confidence"])
-    values |= {f"{prefix}_auroc": area, f"{prefix}_auroc_low": low, f"{prefix}_auroc_high": high}
+    for name, (value, lower, upper) in estimates.items():
+        column = f"{prefix}_{name}"
+        values |= {column: value, f"{column}_lower": lower, f"{column}_upper": upper}
     values[f"{prefix}_fpr95"] = fpr_at_tpr(truth, scores)
     names = ("true_positives", "false_positives", "true_negatives", "false_negatives")
     return values | {f"{prefix}_{name}": float(count) for name, count in zip(names, counts, strict=True)}

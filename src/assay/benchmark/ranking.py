@@ -1,14 +1,13 @@
-"""Are the monitors different from each other, and from chance, over many scenarios?"""
+"""Are the monitors different from each other over many scenarios?"""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
-from scipy import stats
 
-from assay.benchmark.figures import rank_picture
+from assay.benchmark.figures import rank_figure
 from assay.errors import InputError
+from assay.statistics import check_level, critical_difference, overall_p_value, pairwise_p_values
 from assay.storage import storable
 from assay.table import tabled
 
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
 class Ranking:
     """Average ranks over scenarios (1 is best), the test that they are all alike, and which pairs differ.
 
-    `p_value` is Friedman's for three guards or more and Wilcoxon's for two. `pairs` holds Nemenyi's p-values
-    (Wilcoxon's for two), `critical_difference` the distance of average ranks beyond which two guards differ
-    at level `alpha` (Demsar 2006).
+    `p_value` is Friedman's for three guards or more and Wilcoxon's for two. `pairs` has Nemenyi's p-values
+    (Wilcoxon's for two). Guards whose average ranks are further apart than `critical_difference` differ at
+    `level` (Demsar 2006): at 0.95 a p-value below 0.05 counts as a difference.
     """
 
     measure: str
@@ -32,33 +31,38 @@ class Ranking:
     pairs: pd.DataFrame
     critical_difference: float
     scenarios: int
-    alpha: float
+    level: float
 
     @property
     def best(self) -> str:
         return min(self.ranks, key=lambda name: self.ranks[name])
 
     @property
+    def differ(self) -> bool:
+        """Whether the guards differ at all, at `level`."""
+        return self._significant(self.p_value)
+
+    @property
     def rivals(self) -> list[str]:
         """The guards that cannot be told from the best one."""
-        if self.p_value >= self.alpha:
-            return [name for name in self.ranks if name != self.best]
-        against = self.pairs[self.best].to_numpy()
-        names = [name for name, p in zip(self.pairs["guard"], against, strict=True) if p >= self.alpha]
-        return [name for name in names if name != self.best]
+        others = [name for name in self.ranks if name != self.best]
+        if not self.differ:
+            return others
+        against = self.pairs.set_index("guard")[self.best]
+        return [name for name in others if not self._significant(against[name])]
 
     @property
     def alike(self) -> list[list[str]]:
         """The largest groups of neighbours by rank of which no two can be told apart, best first."""
         order = sorted(self.ranks, key=lambda name: self.ranks[name])
-        if self.p_value >= self.alpha:  # a post-hoc test says nothing where the test before it did not
+        if not self.differ:  # a post-hoc test says nothing where the test before it did not
             return [order]
         pairs = self.pairs.set_index("guard")
         groups: list[list[str]] = []
         for place, first in enumerate(order):
             # Of neighbours by rank the outermost two differ most.
             against = pairs[first].astype(float)
-            group = [name for name in order[place:] if against[name] >= self.alpha]
+            group = [name for name in order[place:] if not self._significant(against[name])]
             if len(group) > 1 and not (groups and groups[-1][-1] == group[-1]):
                 groups.append(group)
         return groups
@@ -68,9 +72,12 @@ class Ranking:
         frame = pd.DataFrame({"guard": list(self.ranks), "average_rank": list(self.ranks.values())})
         return frame.sort_values("average_rank", ignore_index=True)
 
+    def _significant(self, p_value: float) -> bool:
+        return p_value < 1 - self.level
+
     def plot(self) -> "Figure":
         """The critical-difference diagram: guards by rank, a bar over those that do not differ."""
-        return rank_picture(
+        return rank_figure(
             self.ranks,
             self.alike,
             f"Average rank by {self.measure.replace('_', ' ')} over {self.scenarios} scenarios (1 is best);\n"
@@ -78,8 +85,9 @@ class Ranking:
         )
 
 
-def ranking(table: pd.DataFrame, measure: str, alpha: float) -> Ranking:
+def ranking(table: pd.DataFrame, measure: str, level: float) -> Ranking:
     """Rank the guards of a result's table; ties share their average rank."""
+    check_level(level)
     values = table.pivot(index="scenario", columns="guard", values=measure)
     values = values[list(dict.fromkeys(table["guard"]))].dropna()
     names, count = list(values.columns), len(values)
@@ -89,38 +97,14 @@ def ranking(table: pd.DataFrame, measure: str, alpha: float) -> Ranking:
             f"{count}; run the benchmark on more"
         )
     ranks = values.rank(axis=1, ascending=False).mean()
-    p_value, pairs = _tests(values)
-    quantile = stats.studentized_range.ppf(1 - alpha, len(names), np.inf) / np.sqrt(2)
-    critical = float(quantile * np.sqrt(len(names) * (len(names) + 1) / (6 * count)))
-    pairs = pairs.rename_axis(None).rename_axis(None, axis=1)
+    pairs = pd.DataFrame(pairwise_p_values(values.to_numpy()), columns=names)
     pairs.insert(0, "guard", names)
     return Ranking(
-        measure, {str(k): float(v) for k, v in ranks.items()}, p_value, pairs, critical, count, alpha
+        measure,
+        {str(name): float(rank) for name, rank in ranks.items()},
+        overall_p_value(values.to_numpy()),
+        pairs,
+        critical_difference(count, len(names), level),
+        count,
+        level,
     )
-
-
-def _tests(values: pd.DataFrame) -> tuple[float, pd.DataFrame]:
-    names = list(values.columns)
-    columns = [values[name].to_numpy() for name in names]
-    if all(np.array_equal(columns[0], column) for column in columns[1:]):
-        return 1.0, pd.DataFrame(1.0, index=names, columns=names)
-    if len(names) == 2:
-        p = float(stats.wilcoxon(columns[0], columns[1], zero_method="zsplit").pvalue)
-        return p, pd.DataFrame([[1.0, p], [p, 1.0]], index=names, columns=names)
-    p = float(stats.friedmanchisquare(*columns).pvalue)
-    return p, pd.DataFrame(_nemenyi(values), index=names, columns=names)
-
-
-def _nemenyi(values: pd.DataFrame) -> np.ndarray[Any, Any]:
-    """P-values of all pairs, from the distances of their average ranks (Demsar 2006, section 3.2.2)."""
-    count, guards = values.shape
-    ranks = values.rank(axis=1).mean().to_numpy()
-    distances = np.abs(ranks[:, None] - ranks) / np.sqrt(guards * (guards + 1) / (6 * count))
-    return np.asarray(stats.studentized_range.sf(distances * np.sqrt(2), guards, np.inf))
-
-
-def above_chance(values: np.ndarray[Any, Any]) -> float:
-    """One-sided p-value that the values over scenarios lie above 0 (Wilcoxon's signed ranks)."""
-    if not np.any(values):
-        return 1.0
-    return float(stats.wilcoxon(values, alternative="greater", zero_method="zsplit").pvalue)

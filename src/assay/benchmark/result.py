@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
-from assay.benchmark.figures import category_picture, cost_picture
-from assay.benchmark.ranking import Ranking, above_chance, ranking
+from assay.benchmark.figures import category_figure, cost_figure
+from assay.benchmark.ranking import Ranking, ranking
 from assay.storage import storable
 from assay.table import tabled
 
@@ -32,12 +33,15 @@ COLUMNS = (
 class BenchmarkResult:
     """A row per guard and scenario.
 
-    `table` holds everything measured, with intervals at `confidence` as `_low` and `_high` (percentile
-    bootstrap over rows; DeLong for AUROC); `to_frame` the columns most people want.
+    `table` holds everything measured, with intervals at `level` as `_lower` and `_upper` (percentile
+    bootstrap over rows; DeLong for AUROC); `to_frame` the columns most people want. `errors` are the standard
+    errors of each guard's mean specific MCC, over rows (`MeanMcc`); a result put together from tables of
+    others has none, and takes the means of its scenarios' intervals, which are wider.
     """
 
     table: pd.DataFrame
-    confidence: float = 0.95
+    level: float = 0.95
+    errors: dict[str, float] | None = None
 
     title: ClassVar[str] = "Which monitor to ship"
 
@@ -58,7 +62,7 @@ class BenchmarkResult:
 
     @tabled
     def by_guard(self) -> pd.DataFrame:
-        """A row per guard: mean detection, p-value above chance, effect on the system, and cost.
+        """A row per guard: mean detection and its interval, effect on the system, and cost.
 
         `system_change` is the relative change of MCC by the monitor, on untouched inputs (the paper's
         Table V) and on all; seconds are per input (Table VI), bytes as kept (Table VII).
@@ -66,19 +70,20 @@ class BenchmarkResult:
         rows = []
         for name in self.guards:
             part = self.table[self.table["guard"] == name]
-            mcc = part["specific_mcc"].to_numpy()
+            low, high = self.interval(name)
             rows.append(
                 {
                     "guard": name,
-                    "specific_mcc": float(mcc.mean()),
-                    "p_above_chance": above_chance(mcc),
+                    "specific_mcc": float(part["specific_mcc"].mean()),
+                    "specific_mcc_lower": low,
+                    "specific_mcc_upper": high,
                     "specific_auroc": float(part["specific_auroc"].mean()),
                     "overall_mcc": float(part["overall_mcc"].mean()),
                     "false_alarms": float(part["clean_false_alarms"].mean()),
                     "clean_model_mcc": float(part["clean_model_mcc"].mean()),
                     "clean_system_mcc": float(part["clean_system_mcc"].mean()),
-                    "clean_system_change": _change(part, "clean_model_mcc", "clean_system_mcc"),
-                    "system_change": _change(part, "model_mcc", "system_mcc"),
+                    "clean_system_change": _relative_change(part, "clean_model_mcc", "clean_system_mcc"),
+                    "system_change": _relative_change(part, "model_mcc", "system_mcc"),
                     "model_seconds": float(part["model_seconds"].mean()),
                     "monitor_seconds": float(part["monitor_seconds"].mean()),
                     "model_bytes": int(part["model_bytes"].iloc[0]),
@@ -87,9 +92,18 @@ class BenchmarkResult:
             )
         return pd.DataFrame(rows)
 
-    def ranking(self, measure: str = "specific_mcc", alpha: float = 0.05) -> Ranking:
+    def interval(self, guard: str) -> tuple[float, float]:
+        """Of the guard's mean specific MCC on these scenarios, had other rows been drawn, at `level`."""
+        part = self.table[self.table["guard"] == guard]
+        if self.errors is None:
+            return float(part["specific_mcc_lower"].mean()), float(part["specific_mcc_upper"].mean())
+        mean = float(part["specific_mcc"].mean())
+        reach = float(norm.ppf((1 + self.level) / 2)) * self.errors[guard]
+        return max(-1.0, mean - reach), min(1.0, mean + reach)
+
+    def ranking(self, measure: str = "specific_mcc", level: float = 0.95) -> Ranking:
         """Friedman's test over the scenarios with Nemenyi's post-hoc test."""
-        return ranking(self.table, measure, alpha)
+        return ranking(self.table, measure, level)
 
     @property
     def best(self) -> str:
@@ -108,7 +122,7 @@ class BenchmarkResult:
         return words + " ".join(filter(None, [self._chance(facts), self._rivals(), self._effect(facts)]))
 
     def _chance(self, facts: pd.DataFrame) -> str:
-        sure = facts["p_above_chance"] < 1 - self.confidence
+        sure = facts["specific_mcc_lower"] > 0
         lucky = facts.index[~sure | (facts["specific_mcc"] < FAINT)]
         if len(lucky) == len(facts):
             return "No monitor did clearly better than chance: do not rely on any of them for these faults."
@@ -124,7 +138,7 @@ class BenchmarkResult:
             return "Too few guards or scenarios were run to say whether the order is more than chance."
         ranked = self.ranking()
         rivals = ranked.rivals
-        if len(rivals) == len(self.guards) - 1 and ranked.p_value >= ranked.alpha:
+        if not ranked.differ:
             return f"The monitors do not differ beyond chance (p = {ranked.p_value:.2g}): choose by cost."
         if not rivals:
             return f"By rank {ranked.best} is better than every other beyond chance."
@@ -142,16 +156,16 @@ class BenchmarkResult:
 
     def plot(self) -> "Figure":
         """Mean specific MCC of every guard, by category."""
-        return category_picture(self.by_category())
+        return category_figure(self.by_category())
 
     def figures(self) -> "list[Figure]":
-        drawn = [self.plot(), cost_picture(self.by_guard())]
+        drawn = [self.plot(), cost_figure(self.by_guard())]
         if len(self.guards) > 1 and self.table["scenario"].nunique() > 1:
             drawn.append(self.ranking().plot())
         return drawn
 
 
-def _change(part: pd.DataFrame, before: str, after: str) -> float:
+def _relative_change(part: pd.DataFrame, before: str, after: str) -> float:
     """Relative change of the mean; NaN where there was nothing to lose."""
     start = float(part[before].mean())
     return float(part[after].mean() - start) / abs(start) if start else float(np.nan)

@@ -13,16 +13,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.benchmark.finished_cells import Cells
-from assay.benchmark.measures import agreement, measured
+from assay.benchmark.finished_cells import FinishedCells
+from assay.benchmark.mean_mcc import MeanMcc
+from assay.benchmark.measures import all_measures, answer_mcc
 from assay.benchmark.oracle import overall_outcome, overall_truth, specific_outcome, specific_truth
 from assay.benchmark.result import BenchmarkResult
-from assay.benchmark.scenario import NO_LABEL, Scenario, row_count
+from assay.benchmark.scenario import NO_LABEL, Scenario
 from assay.engine import checked_engine, mapped
 from assay.errors import InputError, NotFittedError
 from assay.guard import CANCELLED, Guard
+from assay.network.inputs import batches
+from assay.statistics import check_level
 from assay.table import tabled
-from assay.trace import Inputs
 
 
 def run_benchmark(
@@ -32,7 +34,7 @@ def run_benchmark(
     batch_size: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     readouts: str | os.PathLike[str] | None = None,
-    confidence: float = 0.95,
+    level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
     engine: str = "here",
@@ -48,28 +50,31 @@ def run_benchmark(
     but for the seconds, which then are those of machines that do several things at once.
     """
     chosen = list(scenarios)
-    _check(guards, chosen, batch_size, confidence, resamples)
+    _check(guards, chosen, batch_size, level, resamples)
     checked_engine(engine)
-    settings = {"confidence": confidence, "resamples": resamples, "seed": seed}
-    cells = Cells(guards, checkpoint, readouts, settings | {"batch_size": batch_size})
+    settings = {"level": level, "resamples": resamples, "seed": seed}
+    cells = FinishedCells(guards, checkpoint, readouts, settings | {"batch_size": batch_size})
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    left: list[tuple[Scenario, list[str]]] = []
+    means = {name: MeanMcc() for name in guards}
+    unfinished: list[tuple[Scenario, list[str]]] = []
     for scenario in chosen:
         for name in guards:
-            if (row := cells.read(name, scenario)) is not None:
-                rows[scenario.name, name] = row
+            if (cell := cells.read(name, scenario)) is not None:
+                rows[scenario.name, name], alarm = cell
+                means[name].add(scenario, alarm)
         if wanted := [name for name in guards if (scenario.name, name) not in rows]:
-            left.append((scenario, wanted))
+            unfinished.append((scenario, wanted))
     # Elsewhere a scenario needs its inputs along; here they are made when their turn comes.
-    jobs = left if engine == "here" else ((scenario.made(), wanted) for scenario, wanted in left)
-    judge = partial(_judged, dict(guards), batch_size, settings)
-    results = mapped(judge, jobs, engine, description="scenarios", total=len(left))
-    for (scenario, _), judged in zip(left, results, strict=True):
+    jobs = unfinished if engine == "here" else ((s.self_contained(), names) for s, names in unfinished)
+    judge = partial(_judge_scenario, dict(guards), batch_size, settings)
+    results = mapped(judge, jobs, engine, description="scenarios", total=len(unfinished))
+    for (scenario, _), judged in zip(unfinished, results, strict=True):
         for name, row, readout in judged:
             cells.write(name, scenario, row, readout.to_frame(scenario))
             rows[scenario.name, name] = row
+            means[name].add(scenario, readout.alarm)
     table = pd.DataFrame([rows[scenario.name, name] for scenario in chosen for name in guards])
-    return BenchmarkResult(table, confidence)
+    return BenchmarkResult(table, level, {name: mean.error for name, mean in means.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +116,7 @@ class Readout:
         )
 
 
-def _judged(
+def _judge_scenario(
     guards: Mapping[str, Guard],
     batch_size: int | None,
     settings: Mapping[str, Any],
@@ -136,7 +141,7 @@ def _readouts(
         parts: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in group}
         first = next(iter(group.values()))
         size = batch_size or first.network.batch_size
-        for batch in _batches(scenario.inputs, size):
+        for batch in batches(scenario.inputs, size):
             start = perf_counter()
             trace = first.observe(batch)
             observed = (perf_counter() - start) / len(trace)
@@ -152,15 +157,6 @@ def _readouts(
                 torch.cat(column).numpy() for column in zip(*pieces, strict=True)
             )
             yield name, Readout(predictions, confidences, scores, alarm, seconds[:, 0], seconds[:, 1])
-
-
-def _batches(inputs: Any, size: int) -> Iterator[Inputs | list[str]]:
-    for start in range(0, row_count(inputs), size):
-        part = slice(start, start + size)
-        if isinstance(inputs, Mapping):
-            yield {name: tensor[part] for name, tensor in inputs.items()}
-        else:
-            yield inputs[part]
 
 
 def _row(
@@ -182,12 +178,12 @@ def _row(
     ):
         outcomes = oracle(is_fault, is_novelty, correct, readout.alarm)
         should = truth(is_fault, is_novelty, correct)
-        row |= measured(prefix, should, outcomes, readout.scores, settings)
+        row |= all_measures(prefix, should, outcomes, readout.scores, settings)
     labels, answers = scenario.labels.numpy(), np.where(readout.alarm, CANCELLED, readout.predictions)
     clean = ~is_fault
     for title, said in (("model_mcc", readout.predictions), ("system_mcc", answers)):
-        row |= agreement(title, labels, said, settings)
-        row |= agreement(f"clean_{title}", labels[clean], said[clean], settings)
+        row |= answer_mcc(title, labels, said, settings)
+        row |= answer_mcc(f"clean_{title}", labels[clean], said[clean], settings)
     return row | {
         "clean_false_alarms": float(readout.alarm[clean].mean()) if clean.any() else float("nan"),
         "accuracy": float(correct.mean()),
@@ -202,7 +198,7 @@ def _check(
     guards: Mapping[str, Guard],
     scenarios: list[Scenario],
     batch_size: int | None,
-    confidence: float,
+    level: float,
     resamples: int,
 ) -> None:
     if not guards or not all(isinstance(guard, Guard) for guard in guards.values()):
@@ -224,8 +220,6 @@ def _check(
         raise InputError(
             f"expected at least one scenario and each name once, got {names}; see assay.build_scenarios"
         )
-    if (batch_size is not None and batch_size < 1) or not 0 < confidence < 1 or resamples < 1:
-        raise InputError(
-            f"expected batch_size and resamples of at least 1 and a confidence between 0 and 1, got "
-            f"{batch_size}, {resamples} and {confidence}"
-        )
+    check_level(level)
+    if (batch_size is not None and batch_size < 1) or resamples < 1:
+        raise InputError(f"expected batch_size and resamples of at least 1, got {batch_size} and {resamples}")

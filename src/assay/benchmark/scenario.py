@@ -23,7 +23,8 @@ class Scenario:
     """Inputs with the label and the kind of every row; `inputs` are made when asked for.
 
     Severity is 1 to 5, and 0 for a novelty, which has no degree. `fingerprint` says which data it is, so that
-    a resumed run does not take another's results for its own. Made by `build_scenarios`, or from recorded
+    a resumed run does not take another's results for its own. `rows` says which row of the test data each was
+    made of, -1 for a novelty; None where nobody knows. Made by `build_scenarios`, or from recorded
     data by `Scenario.of`.
     """
 
@@ -34,6 +35,7 @@ class Scenario:
     is_fault: Tensor
     make: Callable[[], Any] = field(repr=False)
     fingerprint: str = ""
+    rows: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.category not in CATEGORIES:
@@ -49,9 +51,9 @@ class Scenario:
         """The rows, made anew unless they were the last ones made."""
         return self.make()
 
-    def made(self) -> "Scenario":
-        """The same with its inputs inside, to be sent elsewhere."""
-        return replace(self, make=Given(self.inputs))
+    def self_contained(self) -> "Scenario":
+        """The same scenario with its inputs inside, to be sent to another process."""
+        return replace(self, make=FixedInputs(self.inputs))
 
     @property
     def is_novelty(self) -> bool:
@@ -66,18 +68,26 @@ class Scenario:
     ) -> "Scenario":
         """A scenario of recorded inputs, with the label of every row (-1 for a novelty) and whether it is a
         fault."""
+        inputs = tensor_or_texts(inputs)
         labels, flags = class_numbers(labels), torch.as_tensor(is_fault).bool()
-        if row_count(inputs) != len(labels):
+        if length(inputs) != len(labels):
             raise InputError(
-                f"expected one label per input in scenario {name!r}, got {row_count(inputs)} inputs and "
+                f"expected one label per input in scenario {name!r}, got {length(inputs)} inputs and "
                 f"{len(labels)} labels"
             )
         mark = digest(name, category, severity, inputs, labels, flags)
-        return cls(name, category, severity, labels, flags, Given(inputs), mark)
+        return cls(name, category, severity, labels, flags, FixedInputs(inputs), mark)
+
+
+def tensor_or_texts(inputs: Any) -> Any:
+    """Arrays as a tensor, texts as a list; tensors and dicts of tensors as they are."""
+    if isinstance(inputs, list | tuple) and inputs and all(isinstance(row, str) for row in inputs):
+        return list(inputs)
+    return inputs if isinstance(inputs, Mapping) else torch.as_tensor(inputs)
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class FixedInputs:
     """Inputs that are there."""
 
     inputs: Any
@@ -86,7 +96,7 @@ class Given:
         return self.inputs
 
 
-class LastMade:
+class LastInputs:
     """Keeps the inputs made last and lets the others go: of 79 scenarios, one is in memory."""
 
     def __init__(self) -> None:
@@ -99,12 +109,3 @@ class LastMade:
             self._inputs = make()
             self._name = name
         return self._inputs
-
-
-def row_count(inputs: Any) -> int:
-    return length(inputs) if isinstance(inputs, Tensor | Mapping) else len(inputs)
-
-
-def rows_of(inputs: Any, rows: Tensor) -> Any:
-    """Rows of a tensor or of a list of texts."""
-    return inputs[rows] if isinstance(inputs, Tensor) else [inputs[row] for row in rows.tolist()]

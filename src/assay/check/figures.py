@@ -14,20 +14,20 @@ COLOURS = {"passed": "#0072b2", "failed": "#d55e00", "undecided": "#777777"}
 """Blue and orange, which the colour-blind tell apart; the word stands beside the colour."""
 
 
-def gates_picture(gates: Sequence[Gate]) -> "Figure":
+def gates_figure(gates: Sequence[Gate]) -> "Figure":
     """A line a gate, each on its own scale; grey is what was wanted."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 0.4 + 0.85 * len(gates)), layout="constrained")
     for axes, gate in zip(figure.subplots(len(gates), 1, squeeze=False)[:, 0], gates, strict=True):
-        _draw(axes, gate)
+        _draw_gate(axes, gate)
     figure.suptitle(
         "The gates: what was measured, its 95 % interval, and what was wanted (grey)", fontsize=10
     )
     return figure
 
 
-def _draw(axes: "Axes", gate: Gate) -> None:
+def _draw_gate(axes: "Axes", gate: Gate) -> None:
     colour = COLOURS[gate.verdict]
     known = [value for value in (gate.measured, *gate.interval, gate.limit) if math.isfinite(value)]
     room = 0.15 * (max(known) - min(known) or 1.0)

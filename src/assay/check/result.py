@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 
 from assay.benchmark import BenchmarkResult
-from assay.check.figures import gates_picture
+from assay.check.figures import gates_figure
 from assay.check.gate import Gate
 from assay.guard import Guard
 from assay.mira import MiraResult, ShuffleScore
@@ -73,4 +73,4 @@ class Check:
         return [part for part in found if part is not None]
 
     def plot(self) -> "Figure":
-        return gates_picture(self.gates)
+        return gates_figure(self.gates)

@@ -1,5 +1,7 @@
 """`assay annotate`: people judge sampled inputs on a web page."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,19 +9,25 @@ import typer
 
 from assay.cli.options import Seed
 from assay.cli.places import Written
+from assay.errors import AssayError, InputError
 
 if TYPE_CHECKING:
     from assay import AnnotationItems, OutputDistribution
     from assay.omniinput.annotation.store import AnnotationStore
 
+Store = Annotated[
+    Path, typer.Option(help="File for items and labels; continued if it exists."), Written(kept=True)
+]
+Export = Annotated[
+    Path | None,
+    typer.Option(help="Export all labels as csv, or as Label Studio tasks (.json), and stop."),
+    Written(),
+]
+
 
 def annotate(
     distribution: Annotated[Path, typer.Argument(help="An output distribution, as `assay sample` saves it.")],
-    store: Annotated[
-        Path,
-        typer.Option(help="File for items and labels; continued if it exists."),
-        Written(kept=True),
-    ],
+    store: Store,
     per_bin: Annotated[int | None, typer.Option(help="Inputs drawn from every bin (default 50).")] = None,
     total: Annotated[
         int | None, typer.Option(help="Inputs in all, from the bins that move the curve most.")
@@ -41,11 +49,7 @@ def annotate(
         Path | None,
         typer.Option("--import", help="Import labels from a csv or a Label Studio export, and stop."),
     ] = None,
-    export: Annotated[
-        Path | None,
-        typer.Option(help="Export all labels as csv, or as Label Studio tasks (.json), and stop."),
-        Written(),
-    ] = None,
+    export: Export = None,
 ) -> None:
     """Choose inputs from every bin and serve a page where people score them from 0 to 1.
 
@@ -56,8 +60,10 @@ def annotate(
     """
     import assay
     from assay.omniinput.annotation.items import run_name
-    from assay.omniinput.annotation.store import AnnotationStore
+    from assay.omniinput.annotation.store import AnnotationStore, is_store
 
+    if store.exists() and not is_store(store):
+        raise InputError(f"expected a store of labels at {store}, got another kind of file; choose another")
     dist: OutputDistribution = assay.load(distribution, kind="OutputDistribution")
     words = None if guideline is None else _text(guideline)
     fresh = not store.exists()
@@ -65,7 +71,7 @@ def annotate(
         items = _chosen(dist, None, per_bin, total, within, confident, seed)
         AnnotationStore.create(store, items, overlap=overlap, repeats=repeats, seed=seed)
     reading = export is not None and not add and imported is None
-    with AnnotationStore(store, writing=not reading) as opened:
+    with _removed_after_an_error(store, fresh), AnnotationStore(store, writing=not reading) as opened:
         opened.check_run(run_name(dist))
         if add and not fresh:
             opened.add(_chosen(dist, opened, per_bin, total, within, confident, seed))
@@ -75,6 +81,22 @@ def annotate(
             _export(opened, export)
         if imported is None and export is None:
             _serve(opened, port, question, words)
+
+
+@contextmanager
+def _removed_after_an_error(path: Path, fresh: bool) -> Iterator[None]:
+    """A store that was begun by this command and holds no label yet goes with the error."""
+    from assay.omniinput.annotation.store import AnnotationStore
+
+    try:
+        yield
+    except AssayError:
+        if fresh:
+            with AnnotationStore(path) as opened:
+                begun = not opened.label_list()
+            for place in (path, path.with_name(f"{path.name}.lock")) if begun else ():
+                place.unlink(missing_ok=True)
+        raise
 
 
 def _chosen(
@@ -135,8 +157,6 @@ def _export(store: "AnnotationStore", path: Path) -> None:
 
 
 def _text(path: Path) -> str:
-    from assay.errors import InputError
-
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -15,6 +15,7 @@ from assay.cli.extras import with_extras
 from assay.cli.merge import merge
 from assay.cli.mira import mira
 from assay.cli.observe import observe
+from assay.cli.options import with_finite_numbers
 from assay.cli.pipe import Reader
 from assay.cli.places import with_places
 from assay.cli.precision import precision
@@ -62,7 +63,7 @@ class Command(typer.core.TyperCommand):
 
 
 for command in COMMANDS:
-    app.command(cls=Command)(with_places(with_extras(command)))
+    app.command(cls=Command)(with_finite_numbers(with_places(with_extras(command))))
 
 
 @app.callback(invoke_without_command=True)

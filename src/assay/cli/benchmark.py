@@ -6,68 +6,66 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import ForMachines, Report, Seed
+from assay.cli.options import FalseAlarmRate, Faults, ForMachines, NetworkReference, Novelty, Report, Seed
 from assay.cli.places import Written
-from assay.cli.status import ALARM
+from assay.cli.status import leave_by_gate
 from assay.errors import InputError
 
 if TYPE_CHECKING:
     from assay import BenchmarkResult, Guard, Network, Scenario
 
+RESULT = Path("benchmark.safetensors")
 USUAL_MONITORS = ["MaxSoftmax", "Energy", "Mahalanobis", "KNN", "ODIN"]
+
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(help="A folder; a run that was stopped resumes from it."),
+    Written(folder=True, kept=True),
+]
+Readouts = Annotated[
+    Path | None,
+    typer.Option(help="A folder for the readout of every input, as parquet."),
+    Written(folder=True, kept=True),
+]
 
 
 def benchmark(
-    network: Annotated[
-        str, typer.Argument(help="module:factory that returns the network, or an .onnx file.")
-    ],
+    network: NetworkReference,
     train: Annotated[str, typer.Option(help="Data the monitors learn from: a file or folder, or `digits`.")],
-    test: Annotated[str, typer.Option(help="Data the faults are made of; not seen before.")],
+    test: Annotated[str, typer.Option(help="Data the faults are made from, not in --train.")],
     validation: Annotated[
-        str | None, typer.Option(help="Data the thresholds come from. [default: a fifth of --train]")
+        str | None, typer.Option(help="Data that sets the thresholds. [default: a fifth of --train]")
     ] = None,
     monitor: Annotated[
         list[str] | None,
-        typer.Option(help=f"Of assay.monitors; may be repeated. [default: {', '.join(USUAL_MONITORS)}]"),
+        typer.Option(
+            help=f"A monitor of assay.monitors; may be repeated. [default: {', '.join(USUAL_MONITORS)}]"
+        ),
     ] = None,
-    fault: Annotated[
-        list[str] | None,
-        typer.Option(help="A fault of assay.faults; may be repeated. [default: the paper's]"),
-    ] = None,
+    fault: Faults = None,
     severity: Annotated[
         list[int] | None, typer.Option(help="1 to 5; may be repeated. [default: 1 and 5]")
     ] = None,
-    novelty: Annotated[
-        list[str] | None, typer.Option(help="name=data of unknown classes; may be repeated.")
-    ] = None,
-    false_alarm_rate: Annotated[float, typer.Option(help="What the thresholds allow on good inputs.")] = 0.05,
+    novelty: Novelty = None,
+    false_alarm_rate: FalseAlarmRate = 0.05,
     one_at_a_time: Annotated[
-        bool, typer.Option("--one-at-a-time", help="Stream single inputs, to measure latency.")
+        bool, typer.Option("--one-at-a-time", help="Judge single inputs, to measure latency.")
     ] = False,
     least_mcc: Annotated[
-        float | None, typer.Option(help="Exit with status 1 where the best mean specific MCC is below this.")
+        float | None,
+        typer.Option(min=-1, max=1, help="Gate on the interval of the best guard's mean specific MCC."),
     ] = None,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(help="A folder; a run started again goes on where it was."),
-        Written(folder=True, kept=True),
-    ] = None,
-    readouts: Annotated[
-        Path | None,
-        typer.Option(help="A folder for what was seen of every input."),
-        Written(folder=True, kept=True),
-    ] = None,
-    output: Annotated[Path, typer.Option(help="Where the result goes."), Written()] = Path(
-        "benchmark.safetensors"
-    ),
+    checkpoint: Checkpoint = None,
+    readouts: Readouts = None,
+    output: Annotated[Path, typer.Option(help="Where the result goes."), Written()] = RESULT,
     report: Report = None,
     seed: Seed = 0,
     engine: Annotated[str, typer.Option(help="Where scenarios run: here, processes or ray.")] = "here",
     as_json: ForMachines = False,
 ) -> None:
-    """Stream faults through a network with each of several monitors, and say which one to ship.
+    """Try several monitors on faulty inputs, and say which one to ship.
 
-    Exit status: 0 fine, 1 the gate of --least-mcc failed, 2 wrong use.
+    Exit status: 0 fine, 1 the gate of --least-mcc failed, 2 wrong use, 3 it could not be decided.
 
     Example: `assay benchmark my.models:trained --train train.npz --test test.npz --report report.html`
     """
@@ -75,33 +73,32 @@ def benchmark(
     from assay.cli.network_reference import network_at
 
     watched = network_at(network)
-    scenarios = _scenarios(watched, test, severity, novelty, fault, seed)
-    guards = _guards(watched, monitor or USUAL_MONITORS, train, validation, false_alarm_rate, seed)
+    learned, held, tested = _data(train, validation, test, seed)
+    scenarios = _scenarios(watched, tested, severity, novelty, fault, seed)
+    guards = _guards(watched, monitor or USUAL_MONITORS, learned, held, false_alarm_rate)
     size = 1 if one_at_a_time else None
     result = assay.run_benchmark(
         guards, scenarios, batch_size=size, checkpoint=checkpoint, readouts=readouts, seed=seed, engine=engine
     )
     _keep(result, output, report)
     print(json.dumps(_facts(result, output)) if as_json else f"{result.summary()}\nsaved to {output}")
-    if least_mcc is not None and result.by_guard()["specific_mcc"].max() < least_mcc:
-        raise typer.Exit(ALARM)
+    if least_mcc is not None:
+        leave_by_gate("mean specific MCC", result.interval(result.best), least_mcc)
 
 
 def _scenarios(
     network: "Network",
-    test: str,
+    tested: Any,
     severity: list[int] | None,
     novelty: list[str] | None,
     fault: list[str] | None,
     seed: int,
 ) -> "list[Scenario]":
     import assay
-    from assay.cli.network_reference import data_at, named_data
+    from assay.cli.network_reference import named_data
 
-    inputs, labels = data_at(test)
     return assay.build_scenarios(
-        inputs,
-        labels,
+        *tested,
         network=network,
         severities=tuple(severity or (1, 5)),
         novelty=dict(named_data(text) for text in novelty or []),
@@ -110,15 +107,14 @@ def _scenarios(
     )
 
 
-def _guards(
-    network: "Network", names: list[str], train: str, validation: str | None, rate: float, seed: int
-) -> "dict[str, Guard]":
+def _guards(network: "Network", names: list[str], learned: Any, held: Any, rate: float) -> "dict[str, Guard]":
     """Each monitor fitted and calibrated, on data that do not overlap."""
     import assay
+    from assay.cli.network_reference import note
 
     monitors = {name: _monitor(name, network) for name in dict.fromkeys(names)}
-    learned, held = _parts(train, validation, seed)
     fitted, calibrating = (network.observe(data, keep_inputs=True) for data in (learned, held))
+    note(fitted.order_hint)
     return {
         name: assay.Guard(network, monitor.fit(fitted)).calibrate(calibrating, rate)
         for name, monitor in monitors.items()
@@ -150,20 +146,32 @@ def _monitor(name: str, network: "Network") -> Any:
     return build(network) if needed else build()
 
 
-def _parts(train: str, validation: str | None, seed: int) -> tuple[Any, Any]:
+def _data(train: str, validation: str | None, test: str, seed: int) -> tuple[Any, Any, Any]:
+    """What monitors learn from, what thresholds come from, and what faults are made of: all apart."""
+    from assay.cli.network_reference import TRAIN, data_at
+    from assay.data.apart import check_apart
+
+    learned, tested = data_at(train, TRAIN), data_at(test)
+    check_apart(learned, tested, ("--train", "--test"))
+    if validation is None:
+        return *_parts(learned, seed), tested
+    held = data_at(validation)
+    check_apart(learned, held, ("--train", "--validation"))
+    check_apart(held, tested, ("--validation", "--test"))
+    return learned, held, tested
+
+
+def _parts(data: Any, seed: int) -> tuple[Any, Any]:
+    """Four fifths and one fifth, at random."""
     import torch
 
-    from assay.benchmark.scenario import rows_of
-    from assay.cli.network_reference import TRAIN, data_at
+    from assay.network import rows
 
-    learned = data_at(train, TRAIN)
-    if validation is not None:
-        return learned, data_at(validation)
-    inputs, labels = learned
+    inputs, labels = data
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     cut = len(order) // 5
     held, kept = order[:cut], order[cut:]
-    return (rows_of(inputs, kept), labels[kept]), (rows_of(inputs, held), labels[held])
+    return (rows(inputs, kept), labels[kept]), (rows(inputs, held), labels[held])
 
 
 def _keep(result: "BenchmarkResult", output: Path, report: Path | None) -> None:

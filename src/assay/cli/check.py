@@ -1,4 +1,4 @@
-"""`assay check`: everything that can be asked before a network ships, as a gate for pipelines."""
+"""`assay check`: is this network fit to ship? A gate for pipelines."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import ForMachines, Seed
+from assay.cli.options import (
+    FalseAlarmRate,
+    Faults,
+    ForMachines,
+    Highest,
+    Lowest,
+    NetworkReference,
+    Novelty,
+    Seed,
+)
 from assay.cli.places import Written
 from assay.cli.status import ALARM, FINE, UNDECIDED
 
@@ -15,39 +24,32 @@ if TYPE_CHECKING:
 
 
 def check(
-    network: Annotated[
-        str, typer.Argument(help="module:factory that returns the network, or an .onnx file.")
-    ],
+    network: NetworkReference,
     data: Annotated[str, typer.Option(help="Labelled in-distribution data: a file or folder, or `digits`.")],
     test: Annotated[
         str | None, typer.Option(help="Data to test on, not in --data. [default: a fifth of --data]")
     ] = None,
-    novelty: Annotated[
-        list[str] | None, typer.Option(help="name=data of unknown classes; may be repeated.")
-    ] = None,
-    fault: Annotated[
-        list[str] | None,
-        typer.Option(help="A fault of assay.faults; may be repeated. [default: the paper's]"),
-    ] = None,
+    novelty: Novelty = None,
+    fault: Faults = None,
     layer: Annotated[str, typer.Option(help="The layer to watch.")] = "penultimate",
-    false_alarm_rate: Annotated[float, typer.Option(help="What the guard may cancel of good inputs.")] = 0.05,
+    false_alarm_rate: FalseAlarmRate = 0.05,
     least_accuracy: Annotated[
         float | None, typer.Option(help="Gate on accuracy. [default: that of the most frequent class]")
     ] = None,
     least_mira: Annotated[float, typer.Option(help="Gate on the MIRA score's interval.")] = 0.0,
     least_mcc: Annotated[float, typer.Option(help="Gate on the best guard's mean specific MCC.")] = 0.1,
-    low: Annotated[float | None, typer.Option(help="Smallest value an input may take.")] = None,
-    high: Annotated[float | None, typer.Option(help="Largest value an input may take.")] = None,
+    low: Lowest = None,
+    high: Highest = None,
     output: Annotated[
         Path,
-        typer.Option(help="A folder for report, guard, watch and the check itself."),
+        typer.Option(help="A folder for the report, the guard, the watch and the check."),
         Written(folder=True),
     ] = Path("assay-check"),
     junit: Annotated[Path | None, typer.Option(help="Where JUnit XML goes."), Written()] = None,
     seed: Seed = 0,
     as_json: ForMachines = False,
 ) -> None:
-    """Ask of a network what can be asked before it ships; write the report and a calibrated guard.
+    """Check whether a network is fit to ship; write a report and a calibrated guard.
 
     Exit status: 0 every gate passed, 1 a gate failed, 2 wrong use, 3 a gate could not be decided.
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.cli.options import ForMachines, Report, Seed
+from assay.cli.options import ForMachines, Highest, Lowest, Report, Seed
 from assay.cli.places import Written
-from assay.cli.status import ALARM
+from assay.cli.status import leave_by_gate
 
 if TYPE_CHECKING:
     from assay.mira import MonitorabilityComparison
@@ -18,32 +18,35 @@ def mira(
     networks: Annotated[
         list[str], typer.Argument(help="module:factory that returns a network; several are ranked.")
     ],
-    train: Annotated[str, typer.Option(help="Data the networks were trained on, or `digits`.")],
-    test: Annotated[str, typer.Option(help="Other data of the same kind, or `digits`.")],
+    train: Annotated[
+        str, typer.Option(help="Data the networks learned from: a file or folder, or `digits`.")
+    ],
+    test: Annotated[str, typer.Option(help="Other data of the same kind.")],
     layer: Annotated[
-        list[str] | None, typer.Option(help="A layer; repeated, they are ranked; a+b is scored jointly.")
+        list[str] | None,
+        typer.Option(help="A layer; several are ranked; a+b is scored jointly. [default: penultimate]"),
     ] = None,
     accuracy_threshold: Annotated[
         float, typer.Option(help="Accuracy at which the range of perturbations starts.")
     ] = 0.5,
-    steps: Annotated[int, typer.Option(help="Perturbation sizes in the range.")] = 30,
-    low: Annotated[float | None, typer.Option(help="Smallest value an input may take.")] = None,
-    high: Annotated[float | None, typer.Option(help="Largest value an input may take.")] = None,
+    steps: Annotated[int, typer.Option(help="Number of perturbation sizes in the range.")] = 30,
+    low: Lowest = None,
+    high: Highest = None,
     estimator: Annotated[
-        str, typer.Option(help="Of the covariance: empirical, ledoit_wolf or oas.")
+        str, typer.Option(help="Estimator of the covariance: empirical, ledoit_wolf or oas.")
     ] = "empirical",
     seed: Seed = 0,
     least_mira: Annotated[
         float | None,
-        typer.Option(help="Exit with status 1 where the best score's lower bound is below this."),
+        typer.Option(help="Gate on the interval of the best score."),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Where the comparison goes, as a file of assay."), Written()
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Where the comparison goes."), Written()] = None,
     report: Report = None,
     as_json: ForMachines = False,
 ) -> None:
     """Say how visible a network's failures are from inside, before it ships.
+
+    Exit status: 0 fine, 1 the gate of --least-mira failed, 2 wrong use, 3 it could not be decided.
 
     Example: `assay mira mine:network --train train.npz --test test.npz --report mira.html`
     """
@@ -68,8 +71,8 @@ def mira(
         alone = len(compared.results) == 1
         assay.write_report([*([] if alone else [compared]), *compared.results], report)
     _print(compared, as_json)
-    if least_mira is not None and not compared.results[0].interval[0] >= least_mira:
-        raise typer.Exit(ALARM)
+    if least_mira is not None:
+        leave_by_gate("best MIRA score", compared.results[0].interval, least_mira)
 
 
 def _print(compared: "MonitorabilityComparison", as_json: bool) -> None:

@@ -29,11 +29,12 @@ def observe(
     Example: `assay observe assay.demo.networks:small_cnn --data digits --output trace.safetensors`
     """
     import assay
-    from assay.cli.network_reference import data_or_inputs_at, network_at
+    from assay.cli.network_reference import data_or_inputs_at, network_at, note
 
     watched = network_at(network, tuple(layer or ["penultimate"]))
     trace = watched.observe(data_or_inputs_at(data), keep_inputs)
     assay.save(trace, output)
+    note("" if trace.labels is None else trace.order_hint)
     facts = {
         "inputs": len(trace),
         "classes": trace.logits.shape[1],

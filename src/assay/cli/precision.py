@@ -53,13 +53,13 @@ def precision(
 
 def _annotations(labels: str, dist: Any) -> Any:
     import assay
-    from assay.cli.network_reference import named
+    from assay.cli.network_reference import callable_at
     from assay.omniinput.annotation.items import run_name
     from assay.omniinput.annotation.store import AnnotationStore, is_store
 
     path = Path(labels)
     if ":" in labels and not path.exists():
-        return named(labels)
+        return callable_at(labels)
     if is_store(path):
         with AnnotationStore(path) as store:
             store.check_run(run_name(dist))

@@ -155,14 +155,14 @@ def _source(
     allow_download: bool,
 ) -> "tuple[Any, InputSpace | None, Any]":
     """The output function or language model, its space, and a function that decodes inputs to text."""
-    from assay.cli.network_reference import named
+    from assay.cli.network_reference import callable_at
 
     if kind is Kind.language:
         return _language_model(model, length, start, allow_download)
     space = _space(shape, values)
     if kind is Kind.logit:
         return _logit(model, space, target_class, scale), space, None
-    return named(model), space, None
+    return callable_at(model), space, None
 
 
 def _space(shape: str | None, values: int) -> "InputSpace":
@@ -179,12 +179,12 @@ def _language_model(
 ) -> "tuple[CausalLM, None, Any]":
     """A Hugging Face model with its tokenizer, or the CausalLM that module:name is or returns."""
     from assay import CausalLM
-    from assay.cli.network_reference import named
+    from assay.cli.network_reference import made, named
     from assay.omniinput.sampling.language_model import pretrained
 
     if ":" in model:
         found = named(model)
-        found = found() if callable(found) and not isinstance(found, CausalLM) else found
+        found = found if isinstance(found, CausalLM) else made(found, model)
         if not isinstance(found, CausalLM):
             raise InputError(
                 f"expected {model} to be or to return an assay.CausalLM, got {type(found).__name__}; "
@@ -242,15 +242,19 @@ def _classes(network: "Network", shape: tuple[int, ...]) -> int:
 def _edges(bins: str | None) -> Any:
     import numpy as np
 
-    if bins is None or bins.isdigit():
-        return None if bins is None else int(bins)
+    if bins is None:
+        return None
+    wanted, advice = "expected bins as low:high:number or a number", "give, for example, --bins 0:72:36"
+    if bins.isdecimal() and int(bins):
+        return int(bins)
     try:
-        low, high, count = bins.split(":")
-        return np.linspace(float(low), float(high), int(count) + 1)
+        *ends, number = bins.split(":")
+        (low, high), count = map(float, ends), int(number)
     except ValueError as error:
-        raise InputError(
-            f"expected bins as low:high:number or a number, got {bins!r}; give, for example, --bins 0:72:36"
-        ) from error
+        raise InputError(f"{wanted}, got {bins!r}; {advice}") from error
+    if not (-math.inf < low < high < math.inf and count >= 1):
+        raise InputError(f"{wanted} with low below high, got {bins!r}; {advice}")
+    return np.linspace(low, high, count + 1)
 
 
 def _print(dist: "OutputDistribution", output: Path, as_json: bool) -> None:

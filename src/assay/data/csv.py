@@ -33,7 +33,7 @@ def read_csv(
     name = column_of(head, label, LABEL_NAMES, "label", file)
     frame = read_table(path, header=header, separator=separator, dtype={name: str})
     labels, names = from_column(frame.pop(name), classes, file)
-    return Labelled(_numbers(frame, file), labels, names)
+    return Labelled(_numbers(frame, file), labels, names, in_sorted_order=classes is None)
 
 
 def csv_inputs(path: str | PathLike[str], *, header: bool = True, separator: str | None = None) -> Tensor:

@@ -39,7 +39,8 @@ def read_huggingface(
     label_name = _column(dataset, label, LABEL_NAMES, "label")
     labels, names = _labels(dataset, label_name, classes)
     found: Any = huggingface_inputs(dataset, inputs, size=size, channels=channels, scale=scale)
-    return Labelled(found, labels, names)
+    by_name = isinstance(dataset[label_name][0], str)
+    return Labelled(found, labels, names, in_sorted_order=by_name and classes is None)
 
 
 def huggingface_inputs(

@@ -63,7 +63,8 @@ def read_images(
         )
     class_names = [entry.name for entry in folders] if classes is None else classes
     labels, names = from_names([name for _, name in files], class_names, place)
-    return Labelled(stacked([file for file, _ in files], place, size, channels), labels, names)
+    inputs = stacked([file for file, _ in files], place, size, channels)
+    return Labelled(inputs, labels, names, in_sorted_order=classes is None)
 
 
 def image_inputs(

@@ -13,11 +13,15 @@ from assay.labels import class_numbers
 
 T = TypeVar("T")
 
+SHOWN = 10
+"""Names in a note."""
+
 
 class Labelled(tuple[T, Tensor]):
     """The pair (inputs, labels), with the names of the classes if the source has names.
 
     `classes[label]` is the name of a label; `classes` is None if the source only numbers its classes.
+    `note` says which name got which number if nobody gave their order, and is empty otherwise.
 
     >>> data = Labelled(torch.zeros(2, 1), torch.tensor([0, 1]), ("cat", "dog"))
     >>> inputs, labels = data
@@ -26,10 +30,14 @@ class Labelled(tuple[T, Tensor]):
     """
 
     classes: tuple[str, ...] | None
+    note: str
 
-    def __new__(cls, inputs: T, labels: Tensor, classes: Sequence[str] | None = None) -> "Labelled[T]":
+    def __new__(
+        cls, inputs: T, labels: Tensor, classes: Sequence[str] | None = None, *, in_sorted_order: bool = False
+    ) -> "Labelled[T]":
         pair = super().__new__(cls, (inputs, labels))
         pair.classes = None if classes is None else tuple(classes)
+        pair.note = _numbering(pair.classes) if in_sorted_order and pair.classes else ""
         return pair
 
     @property
@@ -39,6 +47,15 @@ class Labelled(tuple[T, Tensor]):
     @property
     def labels(self) -> Tensor:
         return self[1]
+
+
+def _numbering(classes: tuple[str, ...]) -> str:
+    pairs = [f"{name} = {number}" for number, name in enumerate(classes)]
+    shown = pairs if len(pairs) <= SHOWN else [*pairs[: SHOWN - 2], "...", pairs[-1]]
+    return (
+        f"class names were numbered in sorted order: {', '.join(shown)}; if the outputs of the network have "
+        "another order, pass it as classes="
+    )
 
 
 def numbered(labels: Any, rows: int, source: object) -> Tensor:

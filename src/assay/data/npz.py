@@ -16,14 +16,14 @@ from torch import Tensor
 from assay.data.arrays import as_inputs
 from assay.data.labelled import Labelled, numbered
 from assay.data.memory import expect_room
-from assay.data.place import existing_file
+from assay.data.place import existing_file, expect_numpy
 from assay.errors import InputError, MissingLabelsError
 
 _INPUTS = ("inputs", "x", "images", "data")
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _LABELS = ("labels", "y", "targets", "target", "label")
 # NumPy and zipfile raise each of these on one damaged file or another.
-_DAMAGED = (
+DAMAGED = (
     ValueError,
     OSError,
     EOFError,
@@ -88,6 +88,7 @@ def npz_inputs(
 @contextmanager
 def _arrays(file: Path) -> Iterator[Any]:
     """The arrays in the file by name, or a single array."""
+    expect_numpy(file)
     try:
         with file.open("rb") as stream:
             if stream.peek(len(npy.MAGIC_PREFIX)).startswith(npy.MAGIC_PREFIX):
@@ -96,7 +97,7 @@ def _arrays(file: Path) -> Iterator[Any]:
             yield np.load(stream, allow_pickle=False)
     except InputError:
         raise
-    except _DAMAGED as error:
+    except DAMAGED as error:
         advice = "save plain arrays" if "pickle" in str(error) else "the file is damaged, save it again"
         raise InputError(f"{file}: cannot be read as npz ({error}); {advice} with numpy.savez") from error
 

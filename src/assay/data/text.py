@@ -31,7 +31,7 @@ def read_text(
     texts = frame[column_of(frame, text, TEXT_NAMES, "text", file)]
     column = frame[column_of(frame, label, LABEL_NAMES, "label", file)]
     labels, names = from_column(column, classes, file)
-    return Labelled(texts.tolist(), labels, names)
+    return Labelled(texts.tolist(), labels, names, in_sorted_order=classes is None)
 
 
 def text_inputs(

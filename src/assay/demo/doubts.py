@@ -12,7 +12,7 @@ from assay.engine import progress
 from assay.guard import Guard
 from assay.network import Network
 from assay.report import Section
-from assay.statistics.auroc import separation
+from assay.statistics import auroc
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +73,7 @@ def doubts(setting: Setting) -> Section:
         "Which monitor sees the unknown",
         words,
         "Which monitor, at which threshold, catches which faults, at what cost?",
-        [_picture(table)],
+        [_figure(table)],
         table.sort_values("auroc", ascending=False, ignore_index=True),
         advice=advice,
     )
@@ -90,14 +90,14 @@ def _rows(setting: Setting, name: str, network: Network) -> list[dict[str, objec
         start = time.perf_counter()
         verdicts = guard.judge(known), guard.judge(unknown)
         seconds = time.perf_counter() - start
-        area, lower, upper = separation(verdicts[0].scores.numpy(), verdicts[1].scores.numpy())
+        area = auroc(verdicts[0].scores.numpy(), verdicts[1].scores.numpy())
         rows.append(
             {
                 "monitor": type(monitor).__name__,
                 "network": name,
-                "auroc": area,
-                "lower": lower,
-                "upper": upper,
+                "auroc": area.value,
+                "lower": area.lower,
+                "upper": area.upper,
                 "false_alarms": float(verdicts[0].alarm.double().mean()),
                 "unknown_caught": float(verdicts[1].alarm.double().mean()),
                 "microseconds_per_input": 1e6 * seconds / (len(known) + len(unknown)),
@@ -107,7 +107,7 @@ def _rows(setting: Setting, name: str, network: Network) -> list[dict[str, objec
     return rows
 
 
-def _picture(table: pd.DataFrame) -> "Figure":
+def _figure(table: pd.DataFrame) -> "Figure":
     from matplotlib.figure import Figure
 
     wide = table.pivot(index="monitor", columns="network", values="auroc")

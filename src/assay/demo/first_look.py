@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from scipy.stats import binomtest
 
 from assay.demo.setting import UNKNOWN, Setting
 from assay.report import Section
+from assay.statistics import wilson_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,15 +19,15 @@ def first_look(setting: Setting) -> Section:
         test = network.observe(setting.test)
         unknown = network.observe(setting.unknown)
         sure = unknown.probabilities.amax(dim=1)
-        interval = binomtest(int(test.correct.sum()), len(test)).proportion_ci(method="wilson")
+        lower, upper = wilson_interval(int(test.correct.sum()), len(test))
         rows.append(
             {
                 "network": name,
                 "parameters": sum(part.numel() for part in network.module.parameters()),
                 "features": test.layer("penultimate").shape[1],
                 "accuracy": float(test.correct.double().mean()),
-                "accuracy_lower": interval.low,
-                "accuracy_upper": interval.high,
+                "accuracy_lower": lower,
+                "accuracy_upper": upper,
                 "mean_confidence_known": float(test.probabilities.amax(dim=1).mean()),
                 "mean_confidence_unknown": float(sure.mean()),
                 "unknown_above_90_percent": float((sure > 0.9).double().mean()),
@@ -49,13 +49,13 @@ def first_look(setting: Setting) -> Section:
         "What the networks know",
         words,
         "How good are they, and what do they say about things they never saw?",
-        [_picture(setting)],
+        [_figure(setting)],
         table,
         advice=advice,
     )
 
 
-def _picture(setting: Setting) -> "Figure":
+def _figure(setting: Setting) -> "Figure":
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 2.6), layout="constrained")

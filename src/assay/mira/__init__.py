@@ -5,27 +5,22 @@ from assay.mira.comparison import MonitorabilityComparison, compare_monitorabili
 from assay.mira.detection import Tuning
 from assay.mira.result import FeatureSample, MiraResult
 from assay.mira.score import mira_score
+from assay.mira.settings import MiraSettings
 from assay.mira.shuffle import ShuffleScore, shuffle_score
-from assay.mira.validation import (
-    MonitorabilityValidation,
-    RankCorrelation,
-    rank_correlation,
-    validate_monitorability,
-)
+from assay.mira.validation import MonitorabilityValidation, validate_monitorability
 from assay.mira.weights import Weight
 
 __all__ = [
     "FeatureSample",
     "MiraResult",
+    "MiraSettings",
     "MonitorabilityComparison",
     "MonitorabilityValidation",
-    "RankCorrelation",
     "ShuffleScore",
     "Tuning",
     "Weight",
     "compare_monitorability",
     "mira_score",
-    "rank_correlation",
     "shuffle_score",
     "surprisal",
     "validate_monitorability",

@@ -9,10 +9,10 @@ import pandas as pd
 
 from assay.engine import mapped
 from assay.errors import InputError
-from assay.mira import figures as pictures
+from assay.mira.figures import ranking_figure, row_names
 from assay.mira.result import MiraResult
 from assay.mira.score import Layers, scores
-from assay.mira.settings import Settings
+from assay.mira.settings import MiraSettings, shows_mira_options
 from assay.network import Network
 from assay.storage import storable
 from assay.table import tabled
@@ -50,7 +50,7 @@ class MonitorabilityComparison:
 
     def summary(self) -> str:
         frame = self.to_frame()
-        names = pictures.names_of(frame)
+        names = row_names(frame)
         what = "layer" if frame["network"].nunique() == 1 and len(frame) > 1 else "network"
         words = [
             f"{names[0]} is the {what} whose failures show most clearly from inside, with a MIRA score of "
@@ -69,9 +69,10 @@ class MonitorabilityComparison:
         return " ".join(words)
 
     def plot(self) -> "Figure":
-        return pictures.ranking_picture(self.to_frame())
+        return ranking_figure(self.to_frame())
 
 
+@shows_mira_options
 def compare_monitorability(
     networks: Mapping[str, Network] | Network,
     train: Any,
@@ -83,26 +84,27 @@ def compare_monitorability(
 ) -> MonitorabilityComparison:
     """MIRA scores of networks, of layers, or of both, ranked.
 
-    `layers` may hold groups, ("4", "penultimate"), which are scored jointly. All layers of a network share
-    its forward passes, so that more layers cost little more. Options are those of `mira_score` and hold for
-    all networks: scores are comparable only at one accuracy threshold. `engine` scores networks in other
-    processes ("processes") or on a Ray cluster ("ray"), with the same result.
+    A group in `layers`, ("4", "penultimate"), is scored jointly. All layers of a network share its forward
+    passes, so that more layers cost little more. The options are those of `mira_score`
+    (`assay.mira.MiraSettings`) and apply to all networks: scores can be compared only at one accuracy
+    threshold. `engine` scores networks in other processes ("processes") or on a Ray cluster ("ray"), with the
+    same result.
     """
-    settings = Settings(**options)
+    settings = MiraSettings(**options)
     named = {"network": networks} if isinstance(networks, Network) else dict(networks)
     if not named:
         raise InputError("expected at least one network to compare, got none; pass {'name': network}")
     if isinstance(layers, str):
         layers = [layers]
-    score = partial(_named_scores, train, test, layers, settings)
+    score = partial(_scores_of_one_network, train, test, layers, settings)
     found = mapped(score, named.items(), engine, description="networks", total=len(named))
     rows = [(name, result) for name, results in zip(named, found, strict=True) for result in results]
     rows.sort(key=lambda row: -row[1].score)
     return MonitorabilityComparison(tuple(name for name, _ in rows), tuple(result for _, result in rows))
 
 
-def _named_scores(
-    train: Any, test: Any, layers: Sequence[Layers], settings: Settings, named: tuple[str, Network]
+def _scores_of_one_network(
+    train: Any, test: Any, layers: Sequence[Layers], settings: MiraSettings, named: tuple[str, Network]
 ) -> list[MiraResult]:
     name, network = named
     try:

@@ -43,17 +43,17 @@ def first_crossing(
             f"expected accuracy on clean inputs above the threshold {threshold:g}, got {clean:.4g}; "
             "train the network further, or lower accuracy_threshold for all networks you compare"
         )
-    tried = _Tried(accuracy, threshold, {0.0: clean})
-    _bracket(tried, start, limit, growth)
+    bracket = _Bracket(accuracy, threshold, {0.0: clean})
+    _enclose_crossing(bracket, start, limit, growth)
     turn = 0
-    while tried.width > tolerance * tried.high:
-        before = tried.width
-        tried.measure(tried.between(tolerance) if turn % 3 < 2 else (tried.low + tried.high) / 2)
-        turn = turn + 1 if tried.width > before / 2 else 0
-    return Crossing(tried.high, tried.low, len(tried.values) - 1)
+    while bracket.width > tolerance * bracket.high:
+        before = bracket.width
+        bracket.measure(bracket.between(tolerance) if turn % 3 < 2 else (bracket.low + bracket.high) / 2)
+        turn = turn + 1 if bracket.width > before / 2 else 0
+    return Crossing(bracket.high, bracket.low, len(bracket.values) - 1)
 
 
-class _Tried:
+class _Bracket:
     """Accuracies measured so far, and the bracket they leave."""
 
     def __init__(self, accuracy: Accuracy, threshold: float, values: dict[float, float]) -> None:
@@ -93,27 +93,27 @@ class _Tried:
         return min(max(guess, self.low + margin), self.high - margin)
 
 
-def _bracket(tried: _Tried, start: float, limit: float, growth: float) -> None:
+def _enclose_crossing(bracket: _Bracket, start: float, limit: float, growth: float) -> None:
     epsilon = min(start, limit)
-    if tried.measure(epsilon):
-        while tried.high > limit and epsilon < limit:
+    if bracket.measure(epsilon):
+        while bracket.high > limit and epsilon < limit:
             epsilon = min(epsilon * growth, limit)
-            growth = _longer(growth)
-            tried.measure(epsilon)
-        if tried.high > limit:
-            tried.never_fell(limit)
+            growth = _next_growth(growth)
+            bracket.measure(epsilon)
+        if bracket.high > limit:
+            bracket.never_fell(limit)
         return
-    while tried.low == 0 and epsilon > 1e-9 * start:
+    while bracket.low == 0 and epsilon > 1e-9 * start:
         epsilon /= growth
-        growth = _longer(growth)
-        tried.measure(epsilon)
-    if tried.low == 0:
+        growth = _next_growth(growth)
+        bracket.measure(epsilon)
+    if bracket.low == 0:
         raise InputError(
-            f"expected accuracy to fall gradually, but it is {tried.values[epsilon]:.4g} at epsilon "
+            f"expected accuracy to fall gradually, but it is {bracket.values[epsilon]:.4g} at epsilon "
             f"{epsilon:.3g} already; check that the inputs lie within the bounds given for them"
         )
 
 
-def _longer(growth: float) -> float:
+def _next_growth(growth: float) -> float:
     """The square, up to 2: a short first step where the start is a good guess, long ones where it is not."""
     return min(growth * growth, max(growth, 2.0))

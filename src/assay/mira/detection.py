@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.mira.settings import Settings
+from assay.mira.settings import MiraSettings
 from assay.monitors import ODIN, Energy, Mahalanobis, Monitor
 from assay.monitors.parts.reservoir import Reservoir
 from assay.network import Network, length, perturbable, replaced, rows
 from assay.network.batches import Batches
-from assay.statistics.auroc import separation
+from assay.statistics import auroc
 from assay.trace import Inputs, Trace
 
 TEMPERATURES = (500.0, 1000.0, 2000.0)
@@ -45,7 +45,7 @@ def detection_table(
     test: Any,
     unknown: Mapping[str, Any],
     layer: str,
-    settings: Settings,
+    settings: MiraSettings,
     tuning: Tuning,
 ) -> pd.DataFrame:
     """AUROC of ODIN, Mahalanobis and Energy between `test` and each unknown set.
@@ -74,10 +74,10 @@ def detection_table(
 
 
 def tuned_monitors(
-    network: Network, train: Any, fitted: Trace, layer: str, settings: Settings, tuning: Tuning
+    network: Network, train: Any, fitted: Trace, layer: str, settings: MiraSettings, tuning: Tuning
 ) -> dict[str, Monitor]:
     """Each monitor with the settings that tell training inputs from noise best; the first of equals."""
-    sample = _sampled(network, train, tuning.inputs, settings.seed)
+    sample = _input_sample(network, train, tuning.inputs, settings.seed)
     noise = random_noise(network, sample, settings)
     traces = [network.observe(inputs, keep_inputs=True) for inputs in (sample, noise)]
 
@@ -105,7 +105,7 @@ def tuned_monitors(
     return chosen | {"Energy": Energy().fit(fitted)}
 
 
-def random_noise(network: Network, sample: Inputs, settings: Settings) -> Inputs:
+def random_noise(network: Network, sample: Inputs, settings: MiraSettings) -> Inputs:
     """Normal noise with the mean and spread of the sample's values, cut to the bounds; as many inputs.
 
     For text it takes the place of the embeddings.
@@ -131,10 +131,10 @@ def _scores(network: Network, data: Any, monitors: Mapping[str, Monitor]) -> dic
 def _auroc(known: Tensor, unknown: Tensor) -> float:
     """The chance that an unknown input scores above a known one; NaN is as suspicious as can be."""
     known, unknown = (scores.nan_to_num(torch.inf, torch.inf, -torch.inf) for scores in (known, unknown))
-    return separation(known.numpy(), unknown.numpy())[0]
+    return auroc(known.numpy(), unknown.numpy()).value
 
 
-def _sampled(network: Network, data: Any, count: int, seed: int) -> Inputs:
+def _input_sample(network: Network, data: Any, count: int, seed: int) -> Inputs:
     """Up to `count` inputs, drawn evenly; one pass and no more held than that."""
     batches = Batches(data, network.encode, network.batch_size)
     if batches.whole is not None:

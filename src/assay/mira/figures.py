@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#777777"
 
 
-def curve_picture(curve: pd.DataFrame, baseline: float, accuracy: float) -> "Figure":
-    figure = _figure(6.5, 3.4)
+def curve_figure(curve: pd.DataFrame, baseline: float, accuracy: float) -> "Figure":
+    figure = _blank_figure(6.5, 3.4)
     axes = figure.subplots()
     axes.plot(curve["epsilon"], curve["surprisal"], "o-", color=BLUE, markersize=3)
     axes.axhline(baseline, color=BLUE, linestyle=":", label=f"clean inputs ({baseline:.3g})")
@@ -30,8 +30,8 @@ def curve_picture(curve: pd.DataFrame, baseline: float, accuracy: float) -> "Fig
     return figure
 
 
-def class_picture(per_class: pd.DataFrame, score: float) -> "Figure":
-    figure = _figure(6.5, 1.2 + 0.24 * len(per_class))
+def class_figure(per_class: pd.DataFrame, score: float) -> "Figure":
+    figure = _blank_figure(6.5, 1.2 + 0.24 * len(per_class))
     axes = figure.subplots()
     places = np.arange(len(per_class))
     reach = np.stack(
@@ -50,11 +50,11 @@ def class_picture(per_class: pd.DataFrame, score: float) -> "Figure":
     return figure
 
 
-def feature_picture(clean: Tensor, perturbed: Tensor, labels: Tensor, correct: Tensor) -> "Figure":
+def feature_figure(clean: Tensor, perturbed: Tensor, labels: Tensor, correct: Tensor) -> "Figure":
     """t-SNE (van der Maaten and Hinton 2008) of both together, as in the paper's Fig. 2."""
-    figure = _figure(6.5, 4.6)
+    figure = _blank_figure(6.5, 4.6)
     axes = figure.subplots()
-    places = _flattened(torch.cat([clean, perturbed]))
+    places = _tsne_map(torch.cat([clean, perturbed]))
     before, after = places[: len(clean)], places[len(clean) :]
     known, wrong = labels.numpy(), ~correct.numpy()
     axes.scatter(before[:, 0], before[:, 1], c=known, cmap="viridis", s=12, label="clean (colour: class)")
@@ -83,8 +83,8 @@ def feature_picture(clean: Tensor, perturbed: Tensor, labels: Tensor, correct: T
     return figure
 
 
-def ranking_picture(table: pd.DataFrame) -> "Figure":
-    figure = _figure(6.5, 1.2 + 0.3 * len(table))
+def ranking_figure(table: pd.DataFrame) -> "Figure":
+    figure = _blank_figure(6.5, 1.2 + 0.3 * len(table))
     axes = figure.subplots()
     places = np.arange(len(table))
     axes.errorbar(
@@ -96,7 +96,7 @@ def ranking_picture(table: pd.DataFrame) -> "Figure":
         ecolor=GREY,
         capsize=2,
     )
-    axes.set_yticks(places, names_of(table))
+    axes.set_yticks(places, row_names(table))
     axes.set_ylim(len(table) - 0.5, -0.5)
     if len(table) > 1 and table["score"].min() > 0 and table["score"].max() > 30 * table["score"].min():
         axes.set_xscale("log")
@@ -106,12 +106,12 @@ def ranking_picture(table: pd.DataFrame) -> "Figure":
     return figure
 
 
-def agreement_picture(table: pd.DataFrame, words: str) -> "Figure":
+def agreement_figure(table: pd.DataFrame, words: str) -> "Figure":
     """Score against best-of AUROC, a point per network."""
-    figure = _figure(5.5, 4.0)
+    figure = _blank_figure(5.5, 4.0)
     axes = figure.subplots()
     axes.plot(table["score"], 100 * table["best_auroc"], "o", color=BLUE)
-    for name, score, auroc in zip(names_of(table), table["score"], table["best_auroc"], strict=True):
+    for name, score, auroc in zip(row_names(table), table["score"], table["best_auroc"], strict=True):
         axes.annotate(name, (score, 100 * auroc), xytext=(4, 3), textcoords="offset points", fontsize=8)
     if table["score"].min() > 0 and table["score"].max() > 30 * table["score"].min():
         axes.set_xscale("log")
@@ -122,9 +122,9 @@ def agreement_picture(table: pd.DataFrame, words: str) -> "Figure":
     return figure
 
 
-def shuffle_picture(clean: np.ndarray, shuffled: np.ndarray, score: float) -> "Figure":
+def shuffle_figure(clean: np.ndarray, shuffled: np.ndarray, score: float) -> "Figure":
     """How the energies of inputs and of shuffled inputs lie to each other."""
-    figure = _figure(6.0, 3.2)
+    figure = _blank_figure(6.0, 3.2)
     axes = figure.subplots()
     bins = np.histogram_bin_edges(np.concatenate([clean, shuffled]), bins=40).tolist()
     axes.hist(clean, bins, color=BLUE, alpha=0.7, label="inputs")
@@ -136,7 +136,7 @@ def shuffle_picture(clean: np.ndarray, shuffled: np.ndarray, score: float) -> "F
     return figure
 
 
-def names_of(table: pd.DataFrame) -> Sequence[str]:
+def row_names(table: pd.DataFrame) -> Sequence[str]:
     """Networks, layers, or both, whichever tell the rows apart."""
     one_layer = table["layer"].nunique() == 1
     one_network = table["network"].nunique() == 1
@@ -147,7 +147,7 @@ def names_of(table: pd.DataFrame) -> Sequence[str]:
     return [f"{name}, {layer}" for name, layer in zip(table["network"], table["layer"], strict=True)]
 
 
-def _flattened(features: Tensor) -> np.ndarray:
+def _tsne_map(features: Tensor) -> np.ndarray:
     from sklearn.manifold import TSNE
 
     values = features.double().numpy()
@@ -157,7 +157,7 @@ def _flattened(features: Tensor) -> np.ndarray:
     return np.asarray(TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(values))
 
 
-def _figure(width: float, height: float) -> "Figure":
+def _blank_figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")

@@ -8,21 +8,21 @@ import torch
 from numpy.typing import NDArray
 
 from assay.errors import InputError
-from assay.mira.bootstrap import interval, relative_rise, resampled_scores
 from assay.mira.chi_square import surprisal
 from assay.mira.distance import FeatureDistance
 from assay.mira.perturbation_range import found_range
 from assay.mira.result import FeatureSample, MiraResult
-from assay.mira.settings import Form, Settings
+from assay.mira.settings import MiraSettings, SurprisalForm
 from assay.mira.sweep import Sweep
 from assay.mira.weights import epsilon_steps, step_weights
+from assay.statistics import percentile_interval, resampled_means
 
 Array = NDArray[np.float64]
 
-_SHOWN = 150  # inputs in the t-SNE picture, clean and perturbed each
+_SHOWN = 150  # inputs in the t-SNE figure, clean and perturbed each
 
 
-def results_over(sweep: Sweep, settings: Settings) -> list[MiraResult]:
+def results_over(sweep: Sweep, settings: MiraSettings) -> list[MiraResult]:
     """The range, the steps and what they give, for every distance of the sweep."""
     low, high = settings.epsilon_range or found_range(sweep, settings)
     epsilons = epsilon_steps(low, high, settings.steps)
@@ -35,10 +35,25 @@ def results_over(sweep: Sweep, settings: Settings) -> list[MiraResult]:
     ]
 
 
-def surprisals(squared: Array, dimensions: int, form: Form) -> Array:
+def surprisals(squared: Array, dimensions: int, form: SurprisalForm) -> Array:
     """Eq. 3, of the squared distance or, literally, of the distance."""
     statistic = squared if form == "squared" else np.sqrt(squared)
     return np.asarray(surprisal(statistic, dimensions))
+
+
+def resampled_scores(moved: Array, clean: Array, resamples: int, seed: int) -> Array:
+    """mean(moved) / mean(clean) - 1 over test inputs drawn with replacement, `resamples` times.
+
+    Networks measured on one test set with one seed share their draws, so that they are compared in pairs.
+    """
+    means = resampled_means(moved + 1j * clean, resamples, seed)  # one draw for the pair
+    return relative_rise(means.real, means.imag)
+
+
+def relative_rise(moved: Array, clean: Array) -> Array:
+    """moved / clean - 1; NaN where clean is 0, which is no baseline."""
+    ratio: Array = np.divide(moved, clean, out=np.full_like(moved, np.nan), where=clean > 0)
+    return ratio - 1
 
 
 def _result(
@@ -47,7 +62,7 @@ def _result(
     distance: FeatureDistance,
     bounds: tuple[float, float],
     weights: Array,
-    settings: Settings,
+    settings: MiraSettings,
 ) -> MiraResult:
     epsilons = epsilon_steps(*bounds, settings.steps)
     readings = [sweep.at(float(epsilon)) for epsilon in epsilons]
@@ -73,20 +88,20 @@ def _result(
             }
         ),
         per_class=_per_class(sweep, integrated, clean, bounds[0], settings),
-        interval=interval(draws, settings.confidence),
-        confidence=settings.confidence,
+        interval=percentile_interval(draws, settings.level),
+        level=settings.level,
         accuracy=sweep.at(0.0).accuracy,
         accuracy_threshold=settings.accuracy_threshold,
         layer=distance.name,
         dimensions=distance.dimensions,
         fitted_rows=distance.rows,
-        warnings=distance.warnings + _few_carry(integrated, clean),
+        warnings=distance.warnings + _outlier_warning(integrated, clean) + _order_warning(sweep),
         draws=draws,
         sample=_sample(sweep, distance, bounds[0], settings.seed),
     )
 
 
-def _check_baseline(baseline: float, distance: FeatureDistance, form: Form) -> None:
+def _check_baseline(baseline: float, distance: FeatureDistance, form: SurprisalForm) -> None:
     if not baseline > 0:
         remedy = "use form='squared'" if form == "literal" else "choose a layer whose features vary"
         raise InputError(
@@ -95,7 +110,12 @@ def _check_baseline(baseline: float, distance: FeatureDistance, form: Form) -> N
         )
 
 
-def _few_carry(moved: Array, clean: Array) -> tuple[str, ...]:
+def _order_warning(sweep: Sweep) -> tuple[str, ...]:
+    hint = sweep.at(0.0).order_hint
+    return (hint,) if hint else ()
+
+
+def _outlier_warning(moved: Array, clean: Array) -> tuple[str, ...]:
     """A sentence where the farthest hundredth of clean inputs rules the baseline, and so the score.
 
     For Gaussian features their share is 6 %.
@@ -112,14 +132,14 @@ def _few_carry(moved: Array, clean: Array) -> tuple[str, ...]:
     )
 
 
-def _per_class(sweep: Sweep, moved: Array, clean: Array, low: float, settings: Settings) -> pd.DataFrame:
+def _per_class(sweep: Sweep, moved: Array, clean: Array, low: float, settings: MiraSettings) -> pd.DataFrame:
     """Definition 2 on the inputs of each label, with their own baseline; NaN where that is 0."""
     labels = sweep.perturbation.labels
     rows = []
     for label in np.unique(labels.numpy()).tolist():
         own = (labels == label).numpy()
         draws = resampled_scores(moved[own], clean[own], settings.resamples, settings.seed)
-        lower, upper = interval(draws, settings.confidence)
+        lower, upper = percentile_interval(draws, settings.level)
         rows.append(
             {
                 "label": label,

@@ -14,16 +14,18 @@ from assay.faults.norms import Norm, random_signs, support
 from assay.network import Network, length, perturbable, rows
 from assay.trace import Inputs
 
-Attack: TypeAlias = Literal["fgsm", "pgd", "random_sign"] | Callable[[Network, Inputs, Tensor, float], Inputs]
+PerturbationMethod: TypeAlias = (
+    Literal["fgsm", "pgd", "random_sign"] | Callable[[Network, Inputs, Tensor, float], Inputs]
+)
 """A named attack of `assay.faults`, or a function (network, inputs, labels, epsilon) -> inputs."""
 
 Bounds: TypeAlias = tuple[float | None, float | None]
 
 
-def checked_attack(attack: Attack) -> None:
-    names = get_args(get_args(Attack)[0])
-    if not callable(attack) and attack not in names:
-        raise InputError(f"expected perturbation to be a function or one of {list(names)}, got {attack!r}")
+def check_method(method: PerturbationMethod) -> None:
+    names = get_args(get_args(PerturbationMethod)[0])
+    if not callable(method) and method not in names:
+        raise InputError(f"expected perturbation to be a function or one of {list(names)}, got {method!r}")
 
 
 class Perturbation:
@@ -35,7 +37,7 @@ class Perturbation:
 
     def __init__(
         self,
-        attack: Attack,
+        method: PerturbationMethod,
         network: Network,
         inputs: Inputs,
         labels: Tensor,
@@ -44,11 +46,11 @@ class Perturbation:
         bounds: Bounds = (None, None),
         seed: int = 0,
     ) -> None:
-        self.attack, self.network, self.inputs, self.labels = attack, network, inputs, labels
+        self.method, self.network, self.inputs, self.labels = method, network, inputs, labels
         self.norm, self.bounds, self.seed = norm, bounds, seed
         self._directions: Tensor | None = None
-        if attack in ("fgsm", "random_sign"):
-            self._directions = self._directed()
+        if method in ("fgsm", "random_sign"):
+            self._directions = self._all_directions()
 
     def moved(self, part: slice | Tensor, epsilon: float) -> Inputs:
         # Not the embedding of texts alone: whatever the network differentiates is what moves.
@@ -58,8 +60,8 @@ class Perturbation:
         low, high = self.bounds
         if self._directions is not None:
             return attacked(inputs, self._directions[part], epsilon, low=low, high=high)
-        if callable(self.attack):
-            return self.attack(self.network, inputs, self.labels[part], epsilon)
+        if callable(self.method):
+            return self.method(self.network, inputs, self.labels[part], epsilon)
         labels = self.labels[part]
         return pgd(self.network, inputs, labels, epsilon, self.norm, low=low, high=high, seed=self.seed)
 
@@ -82,7 +84,7 @@ class Perturbation:
     def _sample(self, count: int) -> Tensor:
         return perturbable(self.network.embed(rows(self.inputs, slice(0, count)))).detach()
 
-    def _directed(self) -> Tensor:
+    def _all_directions(self) -> Tensor:
         size, whole = self.network.batch_size, None
         for start in progress(range(0, length(self.inputs), size), "finding directions"):
             part = slice(start, start + size)
@@ -97,7 +99,7 @@ class Perturbation:
 
     def _direction(self, part: slice, start: int) -> Tensor:
         inputs = rows(self.inputs, part)
-        if self.attack == "random_sign":
+        if self.method == "random_sign":
             return random_signs(perturbable(self.network.embed(inputs)), self.norm, self.seed + start)
         try:
             return fgsm_direction(self.network, inputs, self.labels[part], self.norm)

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from torch import Tensor
 
-from assay.mira import figures as pictures
+from assay.mira.figures import class_figure, curve_figure, feature_figure
 from assay.storage import storable
 from assay.table import tabled
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @storable("mira.FeatureSample")
 @dataclass(frozen=True, eq=False)
 class FeatureSample:
-    """Features of a few test inputs before and after the smallest perturbation, for the t-SNE picture."""
+    """Features of a few test inputs before and after the smallest perturbation, for the t-SNE figure."""
 
     clean: Tensor
     perturbed: Tensor
@@ -35,8 +35,8 @@ class MiraResult:
 
     `curve` has a row per step: epsilon, weight, surprisal (mean, in nats), accuracy. `per_class` has a row
     per label: label, inputs, baseline, score, lower, upper, accuracy (clean), accuracy_at_epsilon_min.
-    `interval` holds at the confidence asked for, over test inputs, for the fitted features and the range as
-    they are. `draws` are the bootstrap scores behind it. `warnings` are sentences; read them.
+    `interval`, at `level`, says how the score varies with the test inputs; the fitted features and the range
+    are taken as they are. `draws` are the bootstrap scores behind it. `warnings` are sentences; read them.
     """
 
     title: ClassVar[str] = "How monitorable is this network?"
@@ -48,7 +48,7 @@ class MiraResult:
     curve: pd.DataFrame
     per_class: pd.DataFrame
     interval: tuple[float, float]
-    confidence: float
+    level: float
     accuracy: float
     accuracy_threshold: float
     layer: str
@@ -72,7 +72,7 @@ class MiraResult:
         )
         weakest = self.per_class.iloc[int(self.per_class["score"].fillna(np.inf).argmin())]
         words = (
-            f"The MIRA score at layer {self.layer} is {self.score:.4g} ({self.confidence:.0%} interval "
+            f"The MIRA score at layer {self.layer} is {self.score:.4g} ({self.level:.0%} interval "
             f"{low:.4g} to {high:.4g}): perturbed inputs are on average {1 + self.score:.4g} times as "
             f"surprising as clean ones. {verdict} The weakest class is {weakest['label']:.0f} "
             f"({weakest['score']:.4g}). Compare scores only at the same accuracy threshold "
@@ -105,13 +105,13 @@ class MiraResult:
 
     def plot(self) -> "Figure":
         """Mean surprisal and accuracy against epsilon."""
-        return pictures.curve_picture(self.curve, self.baseline, self.accuracy)
+        return curve_figure(self.curve, self.baseline, self.accuracy)
 
     def figures(self) -> list["Figure"]:
         """The curve, the score of each class, and a t-SNE map of features, clean and perturbed."""
         sample = self.sample
         return [
             self.plot(),
-            pictures.class_picture(self.per_class, self.score),
-            pictures.feature_picture(sample.clean, sample.perturbed, sample.labels, sample.correct),
+            class_figure(self.per_class, self.score),
+            feature_figure(sample.clean, sample.perturbed, sample.labels, sample.correct),
         ]

@@ -1,47 +1,68 @@
-"""Everything a MIRA score depends on besides networks and data, checked before any work."""
+"""The options of MIRA: stated, documented and checked here, and shown by every function that takes them."""
 
+import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from assay.errors import InputError
 from assay.faults.norms import Norm, check_norm
-from assay.mira.distance import FeatureDistance, Reference, Still
-from assay.mira.perturbation import Attack, checked_attack
+from assay.mira.distance import FeatureDistance, ReferenceClass, Still
+from assay.mira.perturbation import PerturbationMethod, check_method
 from assay.mira.weights import Weight
+from assay.statistics import check_level
 
-Form = Literal["squared", "literal"]
+SurprisalForm: TypeAlias = Literal["squared", "literal"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The options of `mira_score`; their meaning is stated there."""
+class MiraSettings:
+    """Everything a MIRA score depends on besides network, layer and data; checked before any work."""
 
     accuracy_threshold: float = 0.5
+    """The range of perturbations starts where accuracy has fallen to this."""
     steps: int = 30
+    """Number of perturbation sizes in the range."""
     seed: int = 0
+    """Of the bootstrap, of random signs, and of the sample on which the range is first looked for."""
     epsilon_range: tuple[float, float] | None = None
+    """(smallest, largest) perturbation size, instead of searching for it."""
     weight: Weight | None = None
-    perturbation: Attack = "fgsm"
+    """p(epsilon) of Eq. 4: a density over the range, or one weight per step. None weighs all alike."""
+    perturbation: PerturbationMethod = "fgsm"
+    """An attack by name, "fgsm", "pgd" or "random_sign", or a function of your own (`PerturbationMethod`)."""
     norm: Norm = "linf"
+    """Measure of the size of a perturbation: "linf", "l2" or "l1"."""
     low: float | None = None
+    """Smallest value that a perturbed input may take."""
     high: float | None = None
+    """Largest value that a perturbed input may take."""
     covariance: str = "tied"
+    """One for all classes, "tied", or "per_class"."""
     estimator: str = "empirical"
-    reference: Reference = "nearest"
+    """Of the covariance: "empirical", "ledoit_wolf" or "oas"."""
+    reference: ReferenceClass = "nearest"
+    """The class that distances are measured to: the "nearest" or the "predicted" one."""
     still: Still = "drop"
-    form: Form = "squared"
+    """Either "drop" or "shrink" directions in which training features do not vary, such as dead neurons."""
+    form: SurprisalForm = "squared"
+    """Surprisal of the "squared" distance, or Eq. 3 as printed: "literal"."""
     tolerance: float = 5e-3
+    """Relative error allowed in the smallest perturbation size."""
     resamples: int = 1000
-    confidence: float = 0.95
+    """Bootstrap draws behind the intervals."""
+    level: float = 0.95
+    """Of the intervals."""
 
     def __post_init__(self) -> None:
         check_norm(self.norm)
-        checked_attack(self.perturbation)
+        check_method(self.perturbation)
         self.distance(["penultimate"])
         _between(self.accuracy_threshold, "accuracy_threshold", 0, 1)
-        _between(self.confidence, "confidence", 0, 1)
+        check_level(self.level)
         _between(self.tolerance, "tolerance", 0, 1)
         if self.steps < 1 or self.resamples < 1:
             raise InputError(
@@ -79,3 +100,12 @@ def _check_range(bounds: tuple[float, float]) -> None:
         raise InputError(
             f"expected epsilon_range as (smallest, largest) with 0 < smallest <= largest, got {bounds!r}"
         )
+
+
+def shows_mira_options(function: Function) -> Function:
+    """Show the fields of MiraSettings in the signature of a function that passes `**options` to it."""
+    own = inspect.signature(function)
+    stated = [parameter for name, parameter in own.parameters.items() if name != "options"]
+    options = inspect.signature(MiraSettings).parameters.values()
+    function.__signature__ = own.replace(parameters=[*stated, *options])  # type: ignore[attr-defined]
+    return function

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.mira import figures as pictures
+from assay.mira.figures import shuffle_figure
 from assay.monitors import Energy
 from assay.network import Network, perturbable, replaced
-from assay.statistics.auroc import separation
+from assay.statistics import auroc, check_level
 from assay.storage import storable
 from assay.table import tabled
 
@@ -32,7 +32,7 @@ class ShuffleScore:
 
     score: float
     interval: tuple[float, float]
-    confidence: float
+    level: float
     clean: Array
     """Energy of the inputs as they are."""
     shuffled: Array
@@ -54,16 +54,16 @@ class ShuffleScore:
         )
         return (
             "The network's energy tells inputs from the same values shuffled between inputs with an AUROC of "
-            f"{self.score:.3f} ({self.confidence:.0%} interval {low:.3f} to {high:.3f}): {verdict}. "
+            f"{self.score:.3f} ({self.level:.0%} interval {low:.3f} to {high:.3f}): {verdict}. "
             "Over 40 networks this score tracked detection better than the MIRA score (rank correlation 0.80 "
             "against 0.21)."
         )
 
     def plot(self) -> "Figure":
-        return pictures.shuffle_picture(self.clean, self.shuffled, self.score)
+        return shuffle_figure(self.clean, self.shuffled, self.score)
 
 
-def shuffle_score(network: Network, data: Any, *, seed: int = 0, confidence: float = 0.95) -> ShuffleScore:
+def shuffle_score(network: Network, data: Any, *, seed: int = 0, level: float = 0.95) -> ShuffleScore:
     """How monitorable a network is, from unlabelled in-distribution inputs and two forward passes.
 
     Every value of an input is exchanged for that of another input at the same place: each value stays
@@ -71,8 +71,7 @@ def shuffle_score(network: Network, data: Any, *, seed: int = 0, confidence: flo
     inputs. Not from the paper; over 40 networks it tracked detection better than the MIRA score
     (docs/papers/mira.md). It needs no gradients, so black boxes have one, too.
     """
-    if not 0 < confidence < 1:
-        raise InputError(f"expected a confidence between 0 and 1, got {confidence}")
+    check_level(level)
     known = network.observe(data, keep_inputs=True)
     if len(known) < 2:
         raise InputError(f"expected at least two inputs to shuffle, got {len(known)}; pass more")
@@ -80,8 +79,8 @@ def shuffle_score(network: Network, data: Any, *, seed: int = 0, confidence: flo
     mixed = network.observe(replaced(inputs, shuffled(perturbable(inputs), seed)))
     energy = Energy().fit(known)
     clean, moved = (energy.score(trace).numpy() for trace in (known, mixed))
-    area, low, high = separation(clean, moved, confidence)
-    return ShuffleScore(area, (low, high), confidence, clean, moved)
+    area = auroc(clean, moved, level)
+    return ShuffleScore(area.value, (area.lower, area.upper), level, clean, moved)
 
 
 def shuffled(values: Tensor, seed: int) -> Tensor:

@@ -26,10 +26,14 @@ _PILOT = 256  # inputs on which the range is looked for first, at most
 
 @dataclass(frozen=True)
 class Reading:
-    """At one epsilon: squared distances (one row per FeatureDistance, N columns) and what was right."""
+    """At one epsilon: squared distances (one row per FeatureDistance, N columns) and what was right.
+
+    `order_hint` is that of clean inputs (`Trace.order_hint`), and empty for others.
+    """
 
     distances: Tensor
     correct: Tensor
+    order_hint: str = ""
 
     @property
     def accuracy(self) -> float:
@@ -63,12 +67,13 @@ class Sweep:
                     f"expected finite features of perturbed inputs, got NaN or infinity at epsilon "
                     f"{epsilon:.4g}; bound the inputs with low and high, or pass a smaller epsilon_range"
                 )
-            self._readings[epsilon] = Reading(distances, trace.correct)
+            hint = "" if epsilon else trace.order_hint
+            self._readings[epsilon] = Reading(distances, trace.correct, hint)
         return self._readings[epsilon]
 
     def observe(self, epsilon: float, rows: Tensor | None = None) -> Trace:
         """The Trace of all inputs, or of some rows, moved by epsilon; one batch of moved inputs at a time."""
-        moved = _Moved(self.perturbation, epsilon, self.network.batch_size, rows)
+        moved = _PerturbedBatches(self.perturbation, epsilon, self.network.batch_size, rows)
         # A generator of its own: a DataLoader otherwise draws from the global random state.
         return self.network.observe(DataLoader(moved, batch_size=None, generator=torch.Generator()))
 
@@ -92,7 +97,7 @@ class Pilot:
         return float(self.sweep.observe(epsilon, self.rows).correct.double().mean())
 
 
-class _Moved(Dataset[Pair]):
+class _PerturbedBatches(Dataset[Pair]):
     """Batches of moved inputs with their labels, made when asked for."""
 
     def __init__(self, perturbation: Perturbation, epsilon: float, size: int, rows: Tensor | None) -> None:
@@ -114,7 +119,7 @@ class _Moved(Dataset[Pair]):
         return self.perturbation.moved(part, self.epsilon), self.perturbation.labels[part]
 
 
-def labelled(network: Network, data: Any, name: str) -> Pair:
+def labelled_inputs(network: Network, data: Any, name: str) -> Pair:
     """All inputs and labels of `data`, encoded but not embedded; without a copy where they came whole."""
     batches = Batches(data, network.encode, network.batch_size)
     if batches.whole is not None:
@@ -122,7 +127,7 @@ def labelled(network: Network, data: Any, name: str) -> Pair:
         if not length(inputs):
             raise InputError(f"expected at least one {name} input, got none; pass data that is not empty")
     else:
-        inputs, labels = _gathered(batches)
+        inputs, labels = _concatenated(batches)
     if labels is None:
         raise InputError(
             f"expected {name} data with labels, got inputs alone; "
@@ -131,7 +136,7 @@ def labelled(network: Network, data: Any, name: str) -> Pair:
     return inputs, labels
 
 
-def _gathered(batches: Batches) -> tuple[Inputs, Tensor | None]:
+def _concatenated(batches: Batches) -> tuple[Inputs, Tensor | None]:
     buffers: dict[str, RowBuffer] = {}
     known = RowBuffer()
     unlabelled = False

@@ -3,27 +3,20 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import permutations
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
 
 from assay.errors import InputError
-from assay.mira import figures as pictures
 from assay.mira.comparison import MonitorabilityComparison, compare_monitorability
 from assay.mira.detection import Tuning, detection_table
-from assay.mira.settings import Settings
+from assay.mira.figures import agreement_figure
+from assay.mira.settings import MiraSettings, shows_mira_options
 from assay.mira.sweep import watching
 from assay.network import Network
+from assay.statistics import RankCorrelation, rank_correlation
 from assay.storage import storable
 from assay.table import tabled
-
-Array = NDArray[np.float64]
-
-_EXACT = 7  # pairs whose orders are all tried: 5,040
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +47,7 @@ class MonitorabilityValidation:
         )
 
     @property
-    def correlation(self) -> "RankCorrelation":
+    def correlation(self) -> RankCorrelation:
         """Spearman's, between score and best-of AUROC over networks."""
         frame = self.to_frame()
         return rank_correlation(frame["score"].to_numpy(), frame["best_auroc"].to_numpy())
@@ -82,54 +75,10 @@ class MonitorabilityValidation:
     def plot(self) -> "Figure":
         rank = self.correlation
         words = "Score and detection" + ("" if math.isnan(rank.value) else f": Spearman {rank.value:.2f}")
-        return pictures.agreement_picture(self.to_frame(), words)
+        return agreement_figure(self.to_frame(), words)
 
 
-@dataclass(frozen=True)
-class RankCorrelation:
-    """Spearman's correlation, its 95 % interval, and the permutation test's p; NaN where there is none."""
-
-    value: float
-    lower: float
-    upper: float
-    p_value: float
-
-
-def rank_correlation(first: Any, second: Any, seed: int = 0) -> RankCorrelation:
-    """Of at least four pairs that are not all equal.
-
-    The interval is Fisher's z with the variance of Bonett and Wright 2000, (1 + r^2 / 2) / (n - 3); with
-    perfect agreement of few pairs it collapses, so r is taken as at most 1 - 1/n^2 there. The p-value is
-    that of the permutation test, exact up to seven pairs.
-    """
-    one, other = np.asarray(first, float), np.asarray(second, float)
-    count = len(one)
-    if count < 4 or len(set(one)) == 1 or len(set(other)) == 1:
-        return RankCorrelation(math.nan, math.nan, math.nan, math.nan)
-    one, other = _centred_ranks(one), _centred_ranks(other)
-    value = float(one @ other)
-    near = float(np.clip(value, -1 + 1 / count**2, 1 - 1 / count**2))
-    reach = float(norm.ppf(0.975)) * math.sqrt((1 + near**2 / 2) / (count - 3))
-    low, high = (float(np.tanh(np.arctanh(near) + side * reach)) for side in (-1, 1))
-    return RankCorrelation(value, min(low, value), max(high, value), _permutation_p(one, other, seed))
-
-
-def _centred_ranks(values: Array) -> Array:
-    """Ranks about their mean, of length 1: their products are Spearman's correlation."""
-    ranks = rankdata(values) - (len(values) + 1) / 2
-    return np.asarray(ranks / np.linalg.norm(ranks))
-
-
-def _permutation_p(first: Array, second: Array, seed: int) -> float:
-    if len(first) <= _EXACT:
-        orders = np.array(list(permutations(first)))
-    else:
-        orders = np.random.default_rng(seed).permuted(np.tile(first, (9_999, 1)), axis=1)
-        orders = np.vstack([first, orders])
-    # Correlations that tie with the one found may differ from it by rounding.
-    return float((np.abs(orders @ second) >= abs(first @ second) - 1e-9).mean())
-
-
+@shows_mira_options
 def validate_monitorability(
     networks: Mapping[str, Network],
     train: Any,
@@ -142,17 +91,18 @@ def validate_monitorability(
 ) -> MonitorabilityValidation:
     """The MIRA score of every network beside how well its failures are detected on unknown data.
 
-    For each network ODIN, Mahalanobis and Energy are tuned on random noise (see `Tuning`) and tell `test`
-    from each set of `unknown` (inputs, or (inputs, labels)). The AUROC of the best monitor, averaged over
-    sets, is what the score should track. Options are those of `mira_score`.
+    For each network ODIN, Mahalanobis and Energy are tuned on random noise (see `Tuning`) and then used to
+    separate `test` from each set of `unknown` (inputs, or (inputs, labels)). The AUROC of the best monitor,
+    averaged over the sets, is what the score should track. The options are those of `mira_score`
+    (`assay.mira.MiraSettings`).
 
-    The tuning costs most: with the default grid, about 180 forward passes over 1,000 inputs.
+    Tuning costs most: with the default grid, about 180 forward passes over 1,000 inputs.
     """
     if not unknown:
         raise InputError("expected at least one unknown set, got none; pass {'name': inputs}")
     if not isinstance(layer, str):
         raise InputError(f"expected one layer to validate, got {layer!r}; pass its name")
-    settings = Settings(**options)
+    settings = MiraSettings(**options)
     comparison = compare_monitorability(networks, train, test, [layer], **options)
     tables = []
     for name, network in networks.items():

@@ -27,17 +27,17 @@ def step_weights(epsilons: NDArray[np.float64], weight: Weight | None = None) ->
     array([0.25, 0.5 , 0.25])
     """
     if weight is not None and not callable(weight):
-        return _given(np.asarray(weight, dtype=np.float64), len(epsilons))
+        return _checked_weights(np.asarray(weight, dtype=np.float64), len(epsilons))
     parts = np.ones(len(epsilons))
     if len(epsilons) > 1:
         parts[[0, -1]] = 0.5
     if callable(weight):
-        parts *= _density(weight, epsilons)
+        parts *= _density_at_steps(weight, epsilons)
     normalised: NDArray[np.float64] = parts / parts.sum()
     return normalised
 
 
-def _given(weights: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
+def _checked_weights(weights: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
     if weights.shape != (steps,) or not (weights >= 0).all() or abs(weights.sum() - 1) > 1e-6:
         raise InputError(
             f"expected {steps} weights of at least 0 that sum to 1, one per step, got {weights.size} that "
@@ -47,7 +47,7 @@ def _given(weights: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
     return normalised
 
 
-def _density(weight: Callable[[float], float], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
+def _density_at_steps(weight: Callable[[float], float], epsilons: NDArray[np.float64]) -> NDArray[np.float64]:
     low, high = float(epsilons[0]), float(epsilons[-1])
     values = np.array([float(weight(float(epsilon))) for epsilon in epsilons])
     usable = bool(np.isfinite(values).all()) and values.min() >= 0

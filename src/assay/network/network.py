@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from assay.engine import progress
 from assay.errors import AssayError, GradientError, InputError
 from assay.identity import COMPILED, digest, module_identity
+from assay.labels import check_labels
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.graph import NetworkGraph, traced_network
-from assay.network.inputs import Form, form_of, length, perturbable, replaced, shapes
+from assay.network.inputs import Form, described, form_of, length, perturbable, replaced, shapes
 from assay.network.taps import PENULTIMATE, evaluating, first_tensor, layer_outputs, modules_of, thinned
 from assay.trace import Inputs, Trace
 
@@ -137,6 +138,7 @@ class Network:
                 self.form = self.form or form_of(raw)
                 parts = {("logits", ""): logits} | {("features", name): row for name, row in features.items()}
                 if labels is not None:
+                    check_labels(labels, logits.shape[1])  # now, not after the last batch
                     parts["labels", ""] = labels
                 if keep_inputs and kept is None:
                     named = {"": inputs} if isinstance(inputs, Tensor) else inputs
@@ -252,11 +254,23 @@ class Network:
                     f"expected floating-point inputs as in training (images usually in [0, 1]), "
                     f"got {shapes(inputs)}; convert, for example inputs.float() / 255"
                 ) from error
+            if self._ran_before(inputs):  # so the fault is not in the inputs
+                error.add_note(f"assay: in the forward pass of {type(self.module).__name__}")
+                raise
+            like = f" such as {described(self.form)}" if self.form else ""
             reason = " ".join(str(error).split())
             raise InputError(
-                f"expected inputs that {type(self.module).__name__} takes, got {shapes(inputs)}, on which "
-                f"its forward pass fails ({reason}); pass inputs of the shape it was trained on"
+                f"expected inputs that {type(self.module).__name__} takes{like}, got "
+                f"{described(form_of(inputs))}, on which its forward pass fails ({reason}); pass inputs of "
+                "the shape it was trained on"
             ) from error
+
+    def _ran_before(self, inputs: Inputs) -> bool:
+        """Whether inputs of this shape have gone through the module already."""
+        given = form_of(inputs)
+        return bool(self.form) and all(
+            name in given and shape == given[name][0] for name, (shape, _) in self.form.items()
+        )
 
     def _row(self, mask: Tensor | None, name: str, output: Tensor) -> Tensor:
         """One row of features per input from a layer's output."""

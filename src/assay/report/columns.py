@@ -119,6 +119,6 @@ def _meaning(name: str, beside: list[str]) -> str:
     if oracle in ORACLES and measure in MEASURES:
         return f"{MEASURES[measure]}; {ORACLES[oracle]}"
     stem, _, end = name.rpartition("_")
-    if end in ("lower", "upper") and stem in MEANINGS:
+    if end in ("lower", "upper") and _meaning(stem, beside):
         return f"{end} end of the interval of {stem.replace('_', ' ')}"
     return MEANINGS.get(name, "")

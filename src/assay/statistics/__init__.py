@@ -1,1 +1,24 @@
-"""What several rooms need of statistics: intervals, bootstrap, AUROC, rank correlation, rank tests."""
+"""The statistics that several rooms need: intervals, bootstrap, AUROC, rank correlation and rank tests."""
+
+from assay.statistics.auroc import Auroc, auroc
+from assay.statistics.bootstrap import poisson_counts, resampled_counts, resampled_means
+from assay.statistics.correlation import RankCorrelation, rank_correlation
+from assay.statistics.intervals import check_level, normal_interval, percentile_interval, wilson_interval
+from assay.statistics.rank_tests import critical_difference, overall_p_value, pairwise_p_values
+
+__all__ = [
+    "Auroc",
+    "RankCorrelation",
+    "auroc",
+    "check_level",
+    "critical_difference",
+    "normal_interval",
+    "overall_p_value",
+    "pairwise_p_values",
+    "percentile_interval",
+    "poisson_counts",
+    "rank_correlation",
+    "resampled_counts",
+    "resampled_means",
+    "wilson_interval",
+]

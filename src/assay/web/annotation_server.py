@@ -5,7 +5,7 @@ from collections.abc import Callable
 from assay.omniinput.annotation.queue import AnnotationQueue
 from assay.omniinput.annotation.store import AnnotationStore
 from assay.web.annotation import GUIDELINE, QUESTION, AnnotationPage
-from assay.web.listening import address_of, listening, serve_until_stopped
+from assay.web.listening import address_of, listening_socket, serve_until_stopped
 
 HOST = "127.0.0.1"
 GRACE_SECONDS = 5.0
@@ -22,6 +22,6 @@ def serve_annotations(
 ) -> None:
     """Serve until stopped. The address printed contains the token, which is kept in the store."""
     page = AnnotationPage(AnnotationQueue(store), question, guideline)
-    place = listening(HOST, port)  # reachable from this machine only
+    place = listening_socket(HOST, port)  # reachable from this machine only
     say(f"annotate at {address_of(place)}/?token={store.token}")
     serve_until_stopped(page.application(), place, GRACE_SECONDS, log_level="warning", lifespan="off")

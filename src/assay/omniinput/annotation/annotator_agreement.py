@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from assay.errors import InputError
+from assay.statistics import percentile_interval
 from assay.storage import storable
 from assay.table import tabled
 
@@ -93,8 +94,8 @@ def annotator_agreement(labels: pd.DataFrame, metric: str = "interval", seed: in
         for _ in range(RESAMPLES if len(several) > 1 else 0)
     ]
     finite = np.array([value for value in resamples if not np.isnan(value)])
-    lower, upper = np.quantile(finite, [0.025, 0.975]) if len(finite) else (np.nan, np.nan)
-    return AnnotatorAgreement(alpha, (float(lower), float(upper)), len(several), _people(scored, table))
+    interval = percentile_interval(finite) if len(finite) else (np.nan, np.nan)
+    return AnnotatorAgreement(alpha, interval, len(several), _people(scored, table))
 
 
 def krippendorff_alpha(ratings: Array, metric: str = "interval") -> float:

@@ -177,7 +177,9 @@ class Question:
         evaluations = self.budget
         if evaluations is None and self.seconds is None:
             evaluations = DEFAULT_BUDGET
-        if (evaluations is not None and evaluations < 1) or (self.seconds is not None and self.seconds <= 0):
+        if (evaluations is not None and evaluations < 1) or (
+            self.seconds is not None and not self.seconds > 0
+        ):
             raise InputError(
                 f"expected a positive budget, got budget={evaluations} and seconds={self.seconds}; "
                 "give model evaluations, seconds, or both"

@@ -35,10 +35,10 @@ class InputSpace:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
-        if not self.shape or min(self.shape) < 1 or self.values < 1:
+        if not self.shape or min(self.shape) < 1 or not 1 <= self.values < 2**63:
             raise InputError(
-                f"expected a shape of positive sizes and values of at least 1, got shape={self.shape} and "
-                f"values={self.values}; give, for example, InputSpace(shape=(8,), values=10)"
+                f"expected a shape of positive sizes and from 1 to 2^63 - 1 values, got shape={self.shape} "
+                f"and values={self.values}; give, for example, InputSpace(shape=(8,), values=10)"
             )
         template = self._of_shape("template", self.template, torch.int64)
         if not bool(((template >= 0) & (template < self.values)).all()):

@@ -32,6 +32,6 @@ def test_two_networks_without_an_error_differ_in_what_they_let_a_monitor_see(toy
     assert toy.detection(networks["Net2"]) > 0.95
 
 
-def test_the_picture_shows_the_data_and_both_networks(toy):
-    figure = toy.picture(toy.two_networks())
+def test_the_figure_shows_the_data_and_both_networks(toy):
+    figure = toy.toy_figure(toy.two_networks())
     assert [axes.get_title()[:4] for axes in figure.axes] == ["the ", "Net1", "Net2"]
