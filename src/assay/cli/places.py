@@ -1,4 +1,4 @@
-"""Files that commands write: checked before any work, and reported if an left one is left there."""
+"""Files that commands write: checked before any work, and named if an older one is left there."""
 
 import functools
 import inspect
@@ -24,7 +24,7 @@ class Written:
 
     folder: bool = False
     kept: bool = False
-    """Whether it continues from run to run, so that an left file is expected."""
+    """Whether it continues from run to run, so that an older file is expected."""
     figure: bool = False
 
 
@@ -74,7 +74,8 @@ def _check_places(places: Mapping[str, Path], options: Mapping[str, Written]) ->
     for name, path in places.items():
         if options[name].figure and path.suffix.lower() not in FIGURE_ENDINGS:
             raise InputError(
-                f"expected --{name} to end in {', '.join(FIGURE_ENDINGS)}, got {path}; give it one of these endings"
+                f"expected --{name} to end in {', '.join(FIGURE_ENDINGS)}, got {path}; "
+                "give it one of these endings"
             )
         expect_writable(path, folder=options[name].folder)
         other = names.setdefault(path.resolve(), name)

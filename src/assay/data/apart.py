@@ -18,8 +18,8 @@ def check_apart(first: Any, second: Any, names: tuple[str, str]) -> None:
     """
     if first is second or _same_rows(_inputs(first), _inputs(second)):
         raise InputError(
-            f"expected {names[1]} with rows of its own, got those of {names[0]}; keep some rows apart, since a "
-            "fit to a row tells little about others"
+            f"expected {names[1]} with rows of its own, got those of {names[0]}; keep some rows apart, since "
+            "a fit to a row tells little about others"
         )
 
 
