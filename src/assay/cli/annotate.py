@@ -85,7 +85,7 @@ def annotate(
 
 @contextmanager
 def _removed_after_an_error(path: Path, fresh: bool) -> Iterator[None]:
-    """A store that was begun by this command and holds no label yet goes with the error."""
+    """After an error, remove a store that this command created and that has no labels yet."""
     from assay.omniinput.annotation.store import AnnotationStore
 
     try:
@@ -93,8 +93,8 @@ def _removed_after_an_error(path: Path, fresh: bool) -> Iterator[None]:
     except AssayError:
         if fresh:
             with AnnotationStore(path) as opened:
-                begun = not opened.label_list()
-            for place in (path, path.with_name(f"{path.name}.lock")) if begun else ():
+                unused = not opened.label_list()
+            for place in (path, path.with_name(f"{path.name}.lock")) if unused else ():
                 place.unlink(missing_ok=True)
         raise
 
