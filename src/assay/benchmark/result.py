@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MEASURES = ("mcc", "fpr", "fnr", "precision", "recall", "f1", "auroc")
 
 FAINT = 0.1
-"""A mean MCC below this is of no use, however surely it is above 0."""
+"""A mean MCC below this is of no use, however certain it is to be above 0."""
 
 COLUMNS = (
     *("guard", "scenario", "category", "severity"),
@@ -55,7 +55,7 @@ class BenchmarkResult:
 
     @tabled
     def by_category(self, measure: str = "specific_mcc") -> pd.DataFrame:
-        """The mean of a measure per guard and category, and over all scenarios."""
+        """The mean of a measure by guard and category, and over all scenarios."""
         wide = self.table.pivot_table(index="guard", columns="category", values=measure, sort=False)
         wide["all"] = self.table.groupby("guard")[measure].mean()
         return wide.loc[self.guards].reset_index().rename_axis(None, axis=1)
@@ -115,9 +115,9 @@ class BenchmarkResult:
         facts = self.by_guard().set_index("guard")
         best, count = facts.loc[self.best], self.table["scenario"].nunique()
         words = (
-            f"Over {count} scenarios {self.best} tells faulty from good inputs best: its alarms correlate "
-            f"with the faults by {best['specific_mcc']:.2f} on average (MCC; 0 is guessing, 1 is perfect), "
-            f"at {best['false_alarms']:.0%} false alarms on good inputs. "
+            f"Over {count} scenarios {self.best} separates faulty from good inputs best: its alarms "
+            f"correlate with the faults by {best['specific_mcc']:.2f} on average (MCC; 0 is guessing, 1 is "
+            f"perfect), at {best['false_alarms']:.0%} false alarms on good inputs. "
         )
         return words + " ".join(filter(None, [self._chance(facts), self._rivals(), self._effect(facts)]))
 
@@ -135,21 +135,23 @@ class BenchmarkResult:
 
     def _rivals(self) -> str:
         if len(self.guards) < 2 or self.table["scenario"].nunique() < 5:
-            return "Too few guards or scenarios were run to say whether the order is more than chance."
+            return "Too few guards or scenarios were run to tell whether the order is due to chance."
         ranked = self.ranking()
         rivals = ranked.rivals
         if not ranked.differ:
             return f"The monitors do not differ beyond chance (p = {ranked.p_value:.2g}): choose by cost."
         if not rivals:
-            return f"By rank {ranked.best} is better than every other beyond chance."
-        return f"By rank {ranked.best} leads, but cannot be told from {', '.join(rivals)}: choose by cost."
+            return f"{ranked.best} ranks above every other monitor, beyond chance."
+        return (
+            f"{ranked.best} ranks first, but cannot be told apart from {', '.join(rivals)}: choose by cost."
+        )
 
     def _effect(self, facts: pd.DataFrame) -> str:
         best = facts.loc[self.best]
         verb = "lowers" if best["clean_system_change"] < 0 else "raises"
         share = best["monitor_seconds"] / (best["model_seconds"] + best["monitor_seconds"])
         return (
-            f"On good inputs cancelling its alarms {verb} the system's MCC by "
+            f"On good inputs, cancelling answers under alarm {verb} the system's MCC by "
             f"{abs(best['clean_system_change']):.0%}; the monitor takes {share:.0%} of the time and "
             f"keeps {best['monitor_bytes'] / 1000:,.1f} kB."
         )
@@ -166,6 +168,6 @@ class BenchmarkResult:
 
 
 def _relative_change(part: pd.DataFrame, before: str, after: str) -> float:
-    """Relative change of the mean; NaN where there was nothing to lose."""
+    """Relative change of the mean; NaN if it was 0."""
     start = float(part[before].mean())
     return float(part[after].mean() - start) / abs(start) if start else float(np.nan)

@@ -48,7 +48,7 @@ class Scenario:
 
     @property
     def inputs(self) -> Any:
-        """The rows, made anew unless they were the last ones made."""
+        """The rows; made again unless they were the last ones made."""
         return self.make()
 
     def self_contained(self) -> "Scenario":
@@ -88,7 +88,7 @@ def tensor_or_texts(inputs: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class FixedInputs:
-    """Inputs that are there."""
+    """Inputs that exist already."""
 
     inputs: Any
 
@@ -97,7 +97,7 @@ class FixedInputs:
 
 
 class LastInputs:
-    """Keeps the inputs made last and lets the others go: of 79 scenarios, one is in memory."""
+    """Keeps only the inputs made last: of 79 scenarios, one is in memory."""
 
     def __init__(self) -> None:
         self._name: str | None = None
@@ -105,7 +105,7 @@ class LastInputs:
 
     def of(self, name: str, make: Callable[[], Any]) -> Any:
         if name != self._name:
-            self._name, self._inputs = None, None  # the old ones go before the new ones come
+            self._name, self._inputs = None, None  # free the old ones before making new ones
             self._inputs = make()
             self._name = name
         return self._inputs

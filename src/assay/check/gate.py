@@ -1,4 +1,4 @@
-"""Gate: one thing that must hold before a network ships."""
+"""Gate: one condition that must hold before a network ships."""
 
 import math
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ def decided(interval: Interval, least: float) -> bool | None:
 @storable("check.Gate")
 @dataclass(frozen=True)
 class Gate:
-    """`passed` is None where the data cannot decide; `words` say what was found, and what to do.
+    """`passed` is None if the data cannot decide; `words` say what was found, and what to do.
 
-    `interval` (95 %) belongs to `measured`; `limit` is the number behind `wanted`, a least one, or a most one
-    where `at_most`.
+    `interval` (95 %) is that of `measured`; `limit` is the number in `wanted`, a minimum, or a maximum if
+    `at_most`.
     """
 
     name: str
