@@ -100,7 +100,7 @@ def run(folder: Path, cache: Path, devices: int, reshaped: int) -> None:
     home = home_set(network, test[0][:HOME], test[1][:HOME])
     bins = Bins.from_data(home, width=2.0, neurons=range(NEURONS), per_neuron=True, network=network)
     clean = network.observe((test[0][:HOME], test[1][:HOME]))
-    estimator = assay.AccuracyEstimator.fit(home, window=SEEN)
+    estimator = assay.AccuracyEstimator(window=SEEN).fit(home)
     print(f"home: {len(home):,} labelled inputs, accuracy {float(home.correct.double().mean()):.3f} "
           f"(clean {float(clean.correct.double().mean()):.3f})")  # fmt: skip
     rows, correct, files, counts = [], 0, [], []

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import published
 import torch
 from networks import resnet20
 from torch import Tensor, nn
@@ -30,7 +31,7 @@ from assay import Guard, Network, Trace, monitors
 from assay.monitors.parts import nearest as search
 
 FITTED, SCORED, SIZE, CLASSES = 50_000, 10_000, 512, 10
-SECTIONS = ("features", "outputs", "neighbours", "odin", "guard")
+SECTIONS = ("features", "outputs", "published", "neighbours", "odin", "guard")
 
 
 class Stub(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -212,6 +213,43 @@ def compare_outputs(peer: Any, repeats: int) -> None:
         row(title, *_cells(score), ours.nbytes)
 
 
+def compare_published(peer: Any, repeats: int, script: Path | None) -> None:
+    data = Data()
+    head = nn.Linear(SIZE, CLASSES)
+    with torch.no_grad():
+        head.weight.copy_(data.weight)
+        head.bias.copy_(data.bias - data.head(data.features.relu()).mean(dim=0))  # every class is predicted
+    training = published.rectified(data.features, head)
+    labels = torch.where(torch.arange(FITTED) % 7 == 0, data.labels, training.predictions)  # some are wrong
+    training = Trace(training.logits, training.features, labels)
+    unseen = published.rectified(data.unseen, head)
+    header(
+        "Monitors of newer papers, features after a ReLU",
+        *("monitor", "largest difference", "fit ms", "pytorch-ood ms", "faster"),
+        *("score ms", "pytorch-ood ms", "faster", "bytes"),
+    )
+    for title, pair in published.pairs(peer, head, FITTED).items():
+        ours, rounds = pair.ours, 1 if pair.slow else repeats
+        fitting = partial(pair.fit, training) if pair.fit else None
+        fit = in_turn(partial(ours.fit, training), fitting, max(1, rounds // 3))
+        scoring = partial(pair.predict, unseen) if pair.predict else None
+        score = in_turn(partial(ours.score, unseen), scoring, rounds)
+        if pair.refit:
+            pair.refit(training)
+        difference = apart(ours.score(unseen), scoring()) if scoring else "-"
+        row(title, difference, *_cells(fit), *_cells(score), ours.nbytes)
+    if script is not None:
+        rows = training[:SCORED]
+        answer = published.corp_by_its_authors(script, rows, unseen, published.MANY)
+        ours = published.corp_with(answer["frequencies"], answer["phases"]).fit(rows).score(unseen)
+        print(f"\nCoRP and its authors' script differ by at most {apart(ours, answer['scores'])}")
+
+
+def apart(ours: Tensor, theirs: Tensor) -> str:
+    """The largest difference, as a share of scores above 1."""
+    return f"{((ours - theirs.double()).abs() / theirs.double().abs().clamp(min=1)).max():.0e}"
+
+
 def compare_neighbours(peer: Any, repeats: int, scored: int) -> None:
     data = Data(scored=scored)
     pairs = {
@@ -294,9 +332,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--scored", type=int, default=SCORED, help="rows whose neighbours are searched")
+    parser.add_argument("--corp", type=Path, help="CoP_CoRP_c10.py of fanghenshaometeor/ood-kernel-pca")
     parser.add_argument("--weights", type=Path, help="trained ResNet-20 weights (resnet20-12fca82f.th)")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: for a machine that is not idle")
     arguments = parser.parse_args()
+    if arguments.corp is not None and not arguments.corp.exists():
+        parser.error(f"expected the authors' script at {arguments.corp}, got nothing there; fetch it first")
     global clock
     clock = CLOCKS[arguments.clock]
     torch.set_num_threads(arguments.threads)
@@ -309,6 +350,7 @@ def main() -> None:
     runs: dict[str, Callable[[], None]] = {
         "features": lambda: compare_features(peer, arguments.repeats),
         "outputs": lambda: compare_outputs(peer, arguments.repeats),
+        "published": lambda: compare_published(peer, arguments.repeats, arguments.corp),
         "neighbours": lambda: compare_neighbours(peer, arguments.repeats, arguments.scored),
         "odin": lambda: compare_odin(peer, arguments.repeats),
         "guard": lambda: guard_overhead(arguments.repeats, arguments.weights),

@@ -134,7 +134,7 @@ def watch_figures() -> None:
             assay.Bins.from_data(clean, width=0.05, network=network),
             assay.VolatilityWatch(1000).calibrate(clean),
             drift=assay.DriftWatch().calibrate(guard.judge(clean).alarm),
-            estimator=assay.AccuracyEstimator.fit(clean),
+            estimator=assay.AccuracyEstimator().fit(clean),
         )
         times = {}
         for name, call in (("guard", guard), ("watch", watched), ("guard again", guard)):
@@ -197,7 +197,7 @@ def serve(folder: Path, monitor: str, options: list[str]) -> None:
             assay.Bins.from_data(clean, width=0.05, network=network),
             assay.VolatilityWatch(1000).calibrate(clean),
             drift=assay.DriftWatch().calibrate(guard.judge(clean).alarm),
-            estimator=assay.AccuracyEstimator.fit(clean),
+            estimator=assay.AccuracyEstimator().fit(clean),
         )
     state = folder / "counts" if "--state" in options else None
     service = Service(watch, state=state, every=1.0, limits=Limits(waiting=128))

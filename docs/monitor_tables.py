@@ -51,7 +51,7 @@ def _group(cls: type[Monitor]) -> str:
         return "Further passes"
     if needs.inputs:
         return "Inputs"
-    if "layer" in arguments:
+    if _reads_features(cls):
         return "Features"
     return "Combinations" if {"monitor", "members"} & set(arguments) else "Outputs"
 
@@ -94,7 +94,7 @@ def _call(cls: type[Monitor]) -> str:
 
 def _needs(cls: type[Monitor]) -> Iterator[str]:
     needs, arguments = cls.metadata.needs, _arguments(cls)
-    if "layer" in arguments:
+    if _reads_features(cls):
         yield "features"
     if needs.inputs:
         yield "inputs" + (" (to fit, too)" if needs.inputs_in_fit else "")
@@ -106,6 +106,12 @@ def _needs(cls: type[Monitor]) -> Iterator[str]:
         yield "what the members need"
     elif "monitor" in arguments and "layer" not in arguments:
         yield "what the inner monitor needs"
+
+
+def _reads_features(cls: type[Monitor]) -> bool:
+    """Whether it takes a layer, or cannot do without a list of them."""
+    listed = _arguments(cls).get("layers")
+    return "layer" in _arguments(cls) or (listed is not None and listed.default is listed.empty)
 
 
 def _cost(cls: type[Monitor]) -> str:
@@ -140,7 +146,8 @@ def _formula(expression: str) -> str:
     >>> _formula("4 * d**2 + 8 * len(members)")
     '4 d² + 8 members'
     """
-    return re.sub(r"len\((\w+)\)", r"\1", expression).replace("**2", "²").replace(" * ", " ")
+    counts = re.sub(r"len\((\w+)\)", r"\1", expression)
+    return counts.replace("**2", "²").replace("**3", "³").replace(" * ", " ")
 
 
 def _arguments(cls: type[Monitor]) -> dict[str, inspect.Parameter]:

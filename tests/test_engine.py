@@ -73,7 +73,7 @@ def test_the_functions_own_error_comes_through(engine):
 def test_bad_input_is_said(monkeypatch):
     with pytest.raises(InputError, match=r"one of \['here', 'processes', 'ray'\], got 'dask'"):
         checked_engine("dask")
-    with pytest.raises(InputError, match="at the top of a module"):
+    with pytest.raises(InputError, match="at the top level of a module"):
         list(mapped(lambda job: job, [1], "processes"))
     with pytest.raises(InputError, match="at least 2 ladders"):
         assay.sample_outputs(total, assay.InputSpace((6,), 2), bins=np.arange(8) - 0.5, engine="processes")
@@ -235,4 +235,4 @@ def test_ladders_are_weighted_by_their_precision(here):
     for bin in range(9):
         assert joint.weights(bin).sum() == pytest.approx(1)
         assert (total(joint.samples(bin)) == bin).all()
-    assert np.isfinite(joint.copies).all()
+    assert np.isfinite(joint.resamples).all()

@@ -76,14 +76,12 @@ def test_the_false_alarm_rate_holds_in_finite_samples(network, monitor, count):
     assert 0.1 - 1 / (count + 1) - error < mean < 0.1 + error
 
 
-def test_with_confidence_the_rate_holds_for_most_calibration_sets(network, monitor):
+def test_with_a_level_the_rate_holds_for_most_calibration_sets(network, monitor):
     generator = torch.Generator().manual_seed(0)
     held = [
         1 - float(guard.threshold) <= 0.1
         for guard in (
-            Guard(network, monitor).calibrate(
-                traced(torch.rand(200, generator=generator)), 0.1, confidence=0.9
-            )
+            Guard(network, monitor).calibrate(traced(torch.rand(200, generator=generator)), 0.1, level=0.9)
             for _ in range(1000)
         )
     ]
@@ -172,7 +170,7 @@ def test_a_guard_on_a_layer_of_its_own_loads_with_any_network_of_the_same_weight
     path = tmp_path / "guard.safetensors"
     hidden = Network(layered(), layers="first")
     inputs = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
-    guard = Guard(hidden, ActivationBox("first").fit(hidden.observe(inputs)), threshold=0.0)
+    guard = Guard(hidden, ActivationBox(layer="first").fit(hidden.observe(inputs)), threshold=0.0)
     assay.save(guard, path)
     for other in (Network(layered()), Network(layered(), layers=()), hidden):
         back = assay.load(path, network=other)
@@ -190,7 +188,7 @@ def layered():
 
 
 def test_layers_that_a_network_does_not_have_are_said_on_loading(network, monitor, tmp_path):
-    box = ActivationBox("first").fit(Network(layered(), layers="first").observe(torch.zeros(3, 2)))
+    box = ActivationBox(layer="first").fit(Network(layered(), layers="first").observe(torch.zeros(3, 2)))
     with pytest.raises(InputError, match=r"expected a network that watches \['first'\], got .*penultimate"):
         Guard(network, box)
     function = Network.from_function(lambda rows: np.full((len(rows), 2), 0.5), identity="coin")
@@ -239,11 +237,26 @@ def test_bad_arguments_get_one_clear_sentence(network, monitor):
         Guard(Network(Identity(), layers="head"), monitor)
     with pytest.raises(InputError, match="false_alarm_rate"):
         Guard(network, monitor).calibrate(traced(torch.zeros(50)), false_alarm_rate=0)
-    with pytest.raises(InputError, match="confidence"):
-        Guard(network, monitor).calibrate(traced(torch.zeros(50)), confidence=1.5)
+    with pytest.raises(InputError, match="level"):
+        Guard(network, monitor).calibrate(traced(torch.zeros(50)), level=1.5)
     with pytest.raises(InputError, match="more data"):
         Guard(network, monitor).calibrate(traced(torch.zeros(10)), false_alarm_rate=0.05)
     with pytest.raises(InputError, match="one number or one per class"):
         Guard(network, monitor, threshold=[[0.0]])
     with pytest.raises(InputError, match="1 NaN"):
         Guard(network, monitor, threshold=float("nan"))
+
+
+def test_thresholds_for_other_classes_are_refused_where_a_guard_is_built_loaded_or_judges(
+    network, monitor, tmp_path
+):
+    words = "one for each of 2 classes, got 9"
+    with pytest.raises(InputError, match=words):
+        Guard(network, monitor, [0.5] * 9)
+    late = Guard(network, FirstFeature(), [0.5] * 9)  # who does not know its classes yet
+    late.monitor.fit(traced(torch.zeros(1)))
+    with pytest.raises(InputError, match=words):
+        late.judge(traced(torch.zeros(3)))
+    assay.save(late, tmp_path / "guard")
+    with pytest.raises(assay.AssayError, match=words):
+        assay.load(tmp_path / "guard", network=network)

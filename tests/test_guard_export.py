@@ -15,7 +15,7 @@ from torch import nn
 
 import assay
 from assay import Guard, Network, OnnxGuard, monitors
-from assay.errors import InputError, NotFittedError
+from assay.errors import InputError, NotFittedError, UndecidedError
 from assay.monitors import Energy, Mahalanobis, Monitor
 
 CLASSES = 3
@@ -69,10 +69,17 @@ NETWORKS = {
 }
 
 EXPORTED = {
+    "ASH": monitors.ASH,
+    "ASH-B": lambda: monitors.ASH(variant="B", percentile=60),
+    "ASH-P": lambda: monitors.ASH(variant="P", percentile=60),
+    "DICE": lambda: monitors.DICE(percentile=50),
+    "FDBD": monitors.FDBD,
     "GEN": monitors.GEN,
     "GEN-top": lambda: monitors.GEN(top=2),
     "KNN": lambda: monitors.KNN(k=5),
+    "NCI": monitors.NCI,
     "ODIN-still": lambda: monitors.ODIN(SOME, temperature=2.0, magnitude=0.0),
+    "SCALE": monitors.SCALE,
     "SHE": monitors.SHE,
     "ActivationBox": monitors.ActivationBox,
     "ActivationBox-simple": lambda: monitors.ActivationBox(projection="simple", neurons=(0, 3)),
@@ -82,17 +89,22 @@ EXPORTED = {
     "AllOf": lambda: monitors.AllOf([Energy(), monitors.GaussianInterval()]),
     "AllowedClasses": lambda: monitors.AllowedClasses([0, 1]),
     "AnyOf": lambda: monitors.AnyOf([Energy(), Mahalanobis()]),
+    "CoRP": lambda: monitors.CoRP(frequencies=60),
     "Energy": lambda: Energy(temperature=2.0),
     "Entropy": monitors.Entropy,
     "GaussianInterval": monitors.GaussianInterval,
     "GaussianInterval-excess": lambda: monitors.GaussianInterval(measure="excess"),
+    "GradNorm": monitors.GradNorm,
     "InputRange": lambda: monitors.InputRange(low=0.0, high=0.9),
     "KLMatching": monitors.KLMatching,
     "Mahalanobis": Mahalanobis,
     "Mahalanobis-per-class": lambda: Mahalanobis(covariance="per_class"),
     "MaxLogit": monitors.MaxLogit,
     "MaxSoftmax": monitors.MaxSoftmax,
+    "MultiLayerMahalanobis": lambda: monitors.MultiLayerMahalanobis(layers=["penultimate"]),
     "NNGuide": monitors.NNGuide,
+    "OpenMax": monitors.OpenMax,
+    "OpenMax-two": lambda: monitors.OpenMax(top=2),
     "ReAct": monitors.ReAct,
     "ReAct-KLMatching": lambda: monitors.ReAct(monitors.KLMatching()),
     "Reconstruction": lambda: monitors.Reconstruction(epochs=1, limit=40),
@@ -250,10 +262,36 @@ def test_a_score_that_is_not_finite_is_an_alarm_whatever_the_threshold(path):
 
 def test_features_are_given_where_they_are_asked_for(guard, path):
     guard.export(path, features=True)
-    trace, verdict = OnnxGuard(path).answer(images(9))
+    answer = OnnxGuard(path).answer(images(9))
+    trace, verdict = answer.trace, answer.verdict
     expected = SOME.observe(images(9))
     assert torch.allclose(trace.layer("penultimate"), expected.layer("penultimate"), atol=1e-5)
     assert torch.equal(verdict.predictions, expected.predictions)
+
+
+def test_the_exported_guard_follows_the_same_protocol(guard, path):
+    guard.export(path, features=True)
+    exported, trace = OnnxGuard(path), SOME.observe(images(9), keep_inputs=True)
+    for one in (guard, exported):
+        assert one.layers == SOME.layers
+        assert one.monitor_name == type(guard.monitor).__name__
+        assert one.network_fingerprint == SOME.fingerprint
+        assert one.fingerprint == guard.fingerprint
+        assert torch.equal(one.decided_threshold(), guard.threshold)
+        assert torch.equal(one.judge(trace).alarm, guard(images(9)).alarm)
+        assert torch.equal(one.answer(images(9)).verdict.alarm, one(images(9)).alarm)
+        assert one.watching(SOME.layers).layers == SOME.layers
+    with pytest.raises(UndecidedError, match="keep_inputs=True"):
+        exported.judge(SOME.observe(images(9)))
+
+
+def test_a_guard_watches_further_layers_and_stays_the_same_guard(guard):
+    wider = guard.watching(["0"])
+    assert wider.layers == (*guard.layers, "0")
+    assert set(wider.answer(images(3)).trace.features) == set(wider.layers)
+    assert wider.fingerprint == guard.fingerprint
+    assert wider.calibration == guard.calibration
+    assert "0" not in guard.layers
 
 
 def test_a_guard_over_an_onnx_file_is_exported_with_its_own_graph(path, tmp_path):

@@ -122,8 +122,8 @@ def test_what_did_not_change_is_not_hashed_again(network, monkeypatch):
     """Only names with the hashes of their tensors, and those of what was written to."""
     before = network.fingerprint
     hashed = []
-    once = identity._hashed
-    monkeypatch.setattr(identity, "_hashed", lambda content: hashed.append(len(content)) or once(content))
+    once = identity._hash
+    monkeypatch.setattr(identity, "_hash", lambda content: hashed.append(len(content)) or once(content))
     assert network.fingerprint == before
     assert len(hashed) == 2  # classes and names with the hashes of their tensors, and that with the settings
     network.module[4].bias.data.add_(1)
@@ -133,9 +133,9 @@ def test_what_did_not_change_is_not_hashed_again(network, monkeypatch):
 
 
 def test_tensors_that_are_gone_are_forgotten():
-    known = len(identity._remembered)
+    known = len(identity._cached_hashes)
     digest(torch.ones(3))
-    assert len(identity._remembered) == known
+    assert len(identity._cached_hashes) == known
 
 
 def trace(seed, rows=40):
@@ -153,7 +153,7 @@ def test_a_monitor_is_its_class_parameters_and_fitted_state(build, tmp_path):
     assay.save(fitted, tmp_path / "monitor")
     assert assay.load(tmp_path / "monitor").fingerprint == fitted.fingerprint
     assert ActivationBox().fit(trace(1)).fingerprint != ActivationPattern().fit(trace(1)).fingerprint
-    assert Energy(2.0).fit(trace(1)).fingerprint != Energy().fit(trace(1)).fingerprint
+    assert Energy(temperature=2.0).fit(trace(1)).fingerprint != Energy().fit(trace(1)).fingerprint
 
 
 def test_a_guard_is_network_fitted_monitor_and_threshold(network, tmp_path):
@@ -186,9 +186,10 @@ def test_code_is_known_by_the_name_its_user_gives_it():
     for nameless in (Rule(hesitant), adapt(Nearest()), AnyOf([Rule(hesitant), Energy()])):
         with pytest.raises(InputError, match="pass name="):
             nameless.fit(network_trace()).fingerprint  # noqa: B018
-    rules = [Rule(hesitant, "hesitant"), Rule(hesitant, "sure"), Rule(hesitant, "sure", ["penultimate"])]
+    rules = [Rule(hesitant, name=name) for name in ("hesitant", "sure")]
+    rules.append(Rule(hesitant, name="sure", layers=["penultimate"]))
     assert len({rule.fit(network_trace()).fingerprint for rule in rules}) == 3
-    assert Rule(hesitant, "sure").fit(network_trace()).fingerprint == rules[1].fingerprint
+    assert Rule(hesitant, name="sure").fit(network_trace()).fingerprint == rules[1].fingerprint
     detectors = [adapt(Nearest(), name="nearest").fit(trace(seed)) for seed in (1, 1, 2)]
     assert detectors[0].fingerprint == detectors[1].fingerprint != detectors[2].fingerprint
 

@@ -1,5 +1,7 @@
 """Labels are the same whichever form they come in, wherever they come in."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,7 @@ import torch
 import assay
 from assay.errors import InputError
 from assay.faults import fgsm_direction, leave_out
-from assay.labels import class_numbers
+from assay.labels import class_numbers, order_hint
 
 NUMBERS = [2, 0, 1, 2, 1, 0] * 10
 FORMS = {
@@ -79,3 +81,50 @@ def test_a_saved_trace_keeps_its_labels(tmp_path):
 def test_labels_that_are_right_already_are_not_copied():
     labels = torch.tensor(NUMBERS)
     assert class_numbers(labels).data_ptr() == labels.data_ptr()
+
+
+def confused(order, right, count=600, seed=0):
+    """Labels, and answers that name `order[label]` in a share `right` of the rows and guess otherwise."""
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, len(order), count)
+    sure = generator.random(count) < right
+    answers = np.where(sure, np.array(order)[labels], generator.integers(0, len(order), count))
+    return torch.from_numpy(labels), torch.from_numpy(answers)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_the_order_that_fits_best_is_the_best_of_all_orders(classes):
+    for order in itertools.permutations(range(classes)):
+        labels, answers = confused(order, 0.9)
+        shares = {
+            other: float((torch.tensor(other)[labels] == answers).double().mean())
+            for other in itertools.permutations(range(classes))
+        }
+        best = max(shares, key=shares.get)
+        hint = order_hint(labels, answers)
+        if best == tuple(range(classes)):
+            assert hint == ""
+        else:
+            assert f"{shares[best]:.1%} instead of {shares[tuple(range(classes))]:.1%}" in hint
+            assert all(f"{label} as {place}" in hint for label, place in enumerate(best) if label != place)
+
+
+@pytest.mark.parametrize(
+    ("labels", "answers"),
+    [
+        confused(range(10), 0.9),
+        confused(range(10), 0.0),
+        confused([1, 0], 0.0),
+        confused([1, 0, 2], 0.9, count=6),  # too few rows to say so
+        (torch.tensor([0] * 10 + [1] * 90), torch.zeros(100, dtype=torch.long)),  # always the rare class
+        (torch.full((100,), 3), torch.full((100,), 7)),  # one class is no order
+        (torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long)),
+    ],
+)
+def test_networks_that_are_right_guess_or_always_say_the_same_give_no_hint(labels, answers):
+    assert order_hint(labels, answers) == ""
+
+
+def test_two_swapped_classes_of_ten_are_found():
+    hint = order_hint(*confused([0, 1, 2, 3, 4, 5, 6, 8, 7, 9], 0.95))
+    assert "(label 7 as 8, 8 as 7)" in hint

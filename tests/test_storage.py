@@ -172,7 +172,7 @@ def test_newer_versions_are_refused(path):
 
 def test_wrong_kinds_are_refused(path):
     assay.save(Box(1), path)
-    with pytest.raises(StorageError, match=r"expected .* to hold a Trace, got a test.Box"):
+    with pytest.raises(StorageError, match=r"expected .* to contain a Trace, got a test.Box"):
         assay.load(path, kind="Trace")
     rewritten(path, state=json.dumps({"$kind": "no.Such", "version": 1, "state": {"$items": []}}))
     with pytest.raises(StorageError, match=r"no\.Such"):
@@ -230,6 +230,6 @@ def test_a_folder_is_filled_whole_or_not_at_all(tmp_path):
 
 def test_a_device_is_not_replaced_by_a_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(StorageError, match="no ordinary file"):
+    with pytest.raises(StorageError, match="not an ordinary file"):
         assay.save(assay.Trace(torch.zeros(1, 2)), tmp_path / "pipe")
     assert not (tmp_path / "pipe").is_file()

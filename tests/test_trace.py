@@ -103,3 +103,21 @@ def test_a_trace_goes_through_a_file(trace, tmp_path):
     assert torch.equal(back.logits, trace.logits)
     assert torch.equal(back.inputs["mask"], trace.inputs["mask"])
     assert torch.equal(back.layer("penultimate"), trace.layer("penultimate"))
+
+
+@pytest.mark.parametrize("label", [2, 99, -1, -100])
+def test_a_label_that_is_no_class_is_refused_where_labels_meet_logits(trace, label):
+    labels = torch.tensor([0, label, 1])
+    with pytest.raises(InputError, match=f"expected labels from 0 to 1, .* got .*{label}"):
+        Trace(trace.logits, labels=labels)
+    seen = []
+
+    class Counting(torch.nn.Linear):
+        def forward(self, rows):
+            seen.append(len(rows))
+            return super().forward(rows)
+
+    network = assay.Network(torch.nn.Sequential(torch.nn.Linear(2, 2), Counting(2, 2)), batch_size=3)
+    with pytest.raises(InputError, match="expected labels from 0 to 1"):
+        network.observe((torch.zeros(300, 2), labels.repeat(100)))
+    assert len(seen) == 1  # after the first batch that has it, not after the last

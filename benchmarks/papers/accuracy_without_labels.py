@@ -120,10 +120,11 @@ class Bench:
         ]
         if not self.ready:
             return {}
-        window, fit = min(500, self.options.rows // 4), assay.AccuracyEstimator.fit
+        window = min(500, self.options.rows // 4)
+        known, other = reference
         return {
-            "taught": fit(reference[0], [pair[0] for pair in taught], other=reference[1], window=window),
-            "logit noise": fit(reference[0], window=window),
+            "taught": assay.AccuracyEstimator(window=window).fit(known, [pair[0] for pair in taught], other),
+            "logit noise": assay.AccuracyEstimator(window=window).fit(known),
         }
 
     def conditions(self) -> Iterator[tuple[str, str, int, list[Trace]]]:

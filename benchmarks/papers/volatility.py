@@ -25,8 +25,8 @@ from assay import Network, Trace
 from assay.faults import NOISE, attacked, fgsm_direction, pgd
 from assay.volatility import TrainingRecord
 from assay.volatility.certainty import margins
-from assay.volatility.clean_reference import Reference
-from assay.volatility.comparison import compared, window_log_vcs
+from assay.volatility.clean_reference import CleanReference
+from assay.volatility.comparison import compare_log_vcs, window_log_vcs
 from assay.volatility.evidence import Evidence
 
 FINE = [round(0.002 * step, 3) for step in range(16)]
@@ -92,7 +92,9 @@ def _contaminated(title: str, clean: Trace, moved: Trace) -> None:
             points.append((count, number, accuracy, window_log_vcs(mixed, 1000)[0]))
     frame = pd.DataFrame(points, columns=["count", "set", "accuracy", "log_vc"])
     by_count = {count: part["log_vc"].to_numpy() for count, part in frame.groupby("count")}
-    tests = {count: compared(by_count[0], found, 1000).p_value for count, found in by_count.items() if count}
+    tests = {
+        count: compare_log_vcs(by_count[0], found, 1000).p_value for count, found in by_count.items() if count
+    }
     means = frame.groupby("count")[["accuracy", "log_vc"]].mean()
     print(
         f"{title}: correlation {frame['accuracy'].corr(frame['log_vc']):+.3f} over sets, "
@@ -276,17 +278,17 @@ def alarms(name: str, options: Options) -> None:
         generator = np.random.default_rng(trial)
         order = generator.permutation(clean)
         known, stream = order[:half], order[half:]
-        evidence = Evidence(Reference.of_margins(known, window, resamples=300, seed=trial), rate)
+        evidence = Evidence(CleanReference.of_margins(known, window, resamples=300, seed=trial), rate)
         evidence.add_rows(stream.tolist())
         log_vcs = window_log_vcs(stream, window), window_log_vcs(known, window)
         for log_vc in log_vcs[0]:
             evidence.add_window(float(log_vc))
         sounded["sequential, looked at all the time"] += evidence.alarm
-        sounded["t-test, disjoint windows"] += compared(log_vcs[1], log_vcs[0], window, rate).alarm
+        sounded["t-test, disjoint windows"] += compare_log_vcs(log_vcs[1], log_vcs[0], window, rate).alarm
         sets = [_sets(pool, window, generator) for pool in (known, stream)]
-        sounded["t-test, 25 sets"] += compared(sets[0], sets[1], window, rate).alarm
+        sounded["t-test, 25 sets"] += compare_log_vcs(sets[0], sets[1], window, rate).alarm
         looks = range(2, len(log_vcs[0]) + 1)
-        peeked += any(compared(log_vcs[1], log_vcs[0][:k], window, rate).alarm for k in looks)
+        peeked += any(compare_log_vcs(log_vcs[1], log_vcs[0][:k], window, rate).alarm for k in looks)
     sounded["t-test, disjoint windows, looked at after each"] = peeked
     for test, count in sounded.items():
         print(f"alarms {name}, {test}: {count} of {trials} clean streams of {half} rows (stated 5 %)")

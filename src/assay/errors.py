@@ -1,32 +1,32 @@
-"""What assay raises: one sentence saying what was expected, what came, and what to do."""
+"""Errors that assay raises. Each message is one sentence: what was expected, what came, what to do."""
 
 
 class AssayError(Exception):
-    """Everything assay raises on purpose."""
+    """Parent of every error that assay raises on purpose."""
 
 
 class InputError(AssayError, ValueError):
-    """Data or an argument is not what was expected."""
+    """Data or an argument are not as expected."""
 
 
 class MissingLabelsError(InputError):
-    """Data that would do, had they labels."""
+    """Usable data without labels."""
 
 
 class UndecidedError(InputError):
-    """What was given is right but cannot decide: too few samples, infeasible, no such range."""
+    """The input is valid but gives no answer: too few samples, an infeasible task, an empty range."""
 
 
 class NotFittedError(AssayError, RuntimeError):
-    """A monitor scored before `fit`, or a guard judged before `calibrate`."""
+    """A monitor was asked for scores before `fit`, or a guard for a verdict before `calibrate`."""
 
 
 class GradientError(AssayError, RuntimeError):
-    """Gradients were asked of a network that has none (a black box)."""
+    """The network is a black box without gradients, which this method needs."""
 
 
 class StorageError(AssayError):
-    """A file that cannot be written, or cannot be trusted when read."""
+    """A file cannot be written, or its contents cannot be trusted."""
 
 
 class MissingExtraError(AssayError, ImportError):

@@ -1,4 +1,4 @@
-"""Packages that only some jobs need: asked for before any work, in one sentence with the pip line."""
+"""Optional packages: checked before any work; if one is missing, the error shows the pip command."""
 
 from importlib.util import find_spec
 
@@ -15,11 +15,11 @@ EXTRAS = {
     "transformers": "hf",
     "uvicorn": "web",
 }
-"""The extra that brings each package, by the name it is imported by."""
+"""Import name of each optional package, and the extra that installs it."""
 
 
 def expect_installed(*packages: str) -> None:
-    """Raise where one of these packages is missing; none is imported for it."""
+    """Raise if one of these packages is missing; none is imported."""
     for package in packages:
         if find_spec(package) is None:
             raise MissingExtraError(package.replace("_", "-"), EXTRAS[package])

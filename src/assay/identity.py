@@ -1,7 +1,7 @@
-"""Identity: the hashes by which files, counts and checkpoints know whose they are.
+"""Identity: hashes that show which network, monitor or run a file, count or checkpoint belongs to.
 
 Every fingerprint in assay is a `digest` of settings, fitted state and weights. Hashing all weights of a large
-network takes a tenth of a second, so each tensor's own hash is remembered until somebody writes to it.
+network takes a tenth of a second, so the hash of each tensor is cached until the tensor changes.
 """
 
 import hashlib
@@ -23,27 +23,27 @@ COMPILED = "_orig_mod"
 
 Octets = NDArray[np.uint8]
 
-_remembered: MutableMapping[Tensor, tuple[Any, str]] = WeakTensorKeyDictionary()
+_cached_hashes: MutableMapping[Tensor, tuple[Any, str]] = WeakTensorKeyDictionary()
 
 
 def digest(*parts: Any) -> str:
-    """A hash of plain values, tensors, arrays and trees of them; devices and memory layouts do not matter.
+    """A hash of plain values, tensors, arrays and trees of them; device and memory layout do not matter.
 
     >>> digest({"a": 1, "b": torch.zeros(2)}) == digest({"b": torch.zeros(2), "a": 1})
     True
     >>> digest("ab", "c") == digest("a", "bc")
     False
     """
-    return _hashed(json.dumps([_plain(part) for part in parts]).encode())
+    return _hash(json.dumps([_as_json(part) for part in parts]).encode())
 
 
 def module_identity(module: nn.Module) -> str | None:
     """A hash of the classes of a module's parts, its weights and its buffers.
 
-    None where it has neither weights nor buffers: then nothing tells it from others of its class. Compiled
-    modules are what they were compiled from.
+    None if it has neither weights nor buffers, since nothing then distinguishes it from others of its class.
+    A compiled module has the identity of the module it was compiled from.
     """
-    values = module.state_dict(keep_vars=True)  # the tensors themselves, not new ones that nobody remembers
+    values = module.state_dict(keep_vars=True)  # the tensors themselves: new ones would miss the cache
     state = {_uncompiled(name): value for name, value in values.items() if isinstance(value, Tensor | tuple)}
     if not state:
         return None
@@ -56,7 +56,7 @@ def module_identity(module: nn.Module) -> str | None:
 
 
 def file_hash(path: Path) -> str:
-    """Of a file's content, which is never held whole."""
+    """A hash of the file's content, read piece by piece."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "blake2b").hexdigest()
 
@@ -65,8 +65,8 @@ def _uncompiled(name: str) -> str:
     return ".".join(part for part in name.split(".") if part != COMPILED)
 
 
-def _plain(part: Any) -> Any:
-    """The part as JSON can say it, without ambiguity; tensors and arrays stand there by their own hash."""
+def _as_json(part: Any) -> Any:
+    """The part as unambiguous JSON; tensors and arrays are represented by their hash."""
     if isinstance(part, np.generic):
         part = part.item()
     if part is None or isinstance(part, bool | int | float | str):
@@ -74,44 +74,44 @@ def _plain(part: Any) -> Any:
     if isinstance(part, Tensor):
         return {"tensor": _tensor_hash(part)}
     if isinstance(part, np.ndarray) and part.dtype.kind in "biuf":
-        return {"array": [str(part.dtype), part.shape, _hashed(np.ascontiguousarray(part).data)]}
+        return {"array": [str(part.dtype), part.shape, _hash(np.ascontiguousarray(part).data)]}
     if isinstance(part, bytes):
-        return {"bytes": _hashed(part)}
+        return {"bytes": _hash(part)}
     if isinstance(part, torch.dtype):
         return {"dtype": str(part)}
     if isinstance(part, Mapping):
-        items = [[_plain(key), _plain(value)] for key, value in part.items()]
+        items = [[_as_json(key), _as_json(value)] for key, value in part.items()]
         return {"items": sorted(items, key=lambda item: json.dumps(item[0]))}
     if isinstance(part, Sequence):
-        return [_plain(item) for item in part]
+        return [_as_json(item) for item in part]
     raise InputError(
-        f"expected plain values, tensors and arrays to tell one thing from another, got "
-        f"{type(part).__name__}; leave it out or say what it is made of"
+        f"expected plain values, tensors and arrays to hash, got "
+        f"{type(part).__name__}; leave it out or describe it with plain values"
     )
 
 
 def _tensor_hash(tensor: Tensor) -> str:
     octets = _octets(tensor)
-    mark = (*_mark(tensor), *_sum(octets))
-    known = _remembered.get(tensor)
-    if known is None or known[0] != mark:
-        what = f"{tensor.dtype} {tuple(tensor.shape)} {_hashed(octets.data)}"
-        known = _remembered[tensor] = mark, what
-    return known[1]
+    mark = (*_memory_mark(tensor), *_checksum(octets))
+    cached = _cached_hashes.get(tensor)
+    if cached is None or cached[0] != mark:
+        description = f"{tensor.dtype} {tuple(tensor.shape)} {_hash(octets.data)}"
+        cached = _cached_hashes[tensor] = mark, description
+    return cached[1]
 
 
-def _mark(tensor: Tensor) -> tuple[Any, ...]:
-    """What changes when a tensor gets other memory or is written to in the usual ways."""
+def _memory_mark(tensor: Tensor) -> tuple[Any, ...]:
+    """Changes when a tensor gets other memory or is written to in the usual ways."""
     if tensor.layout != torch.strided or tensor.is_quantized:
         return (tensor.dtype,)
     version = None if tensor.is_inference() else tensor._version
     return tensor.dtype, tuple(tensor.shape), tensor.data_ptr(), version
 
 
-def _sum(octets: Octets) -> tuple[int, bytes]:
-    """What changes when somebody writes past torch's back, through `.data` or a NumPy view.
+def _checksum(octets: Octets) -> tuple[int, bytes]:
+    """Changes when the tensor is written to unnoticed by torch, through `.data` or a NumPy view.
 
-    Twenty times as fast as a hash; alone it would not do, since an exchange of two weights leaves it.
+    Twenty times as fast as a hash, but not enough by itself: swapping two weights does not change it.
     """
     whole = len(octets) // 8 * 8
     return int(octets[:whole].view(np.int64).sum()), octets[whole:].tobytes()
@@ -129,5 +129,5 @@ def _octets(tensor: Tensor) -> Octets:
     return octets
 
 
-def _hashed(content: bytes | memoryview) -> str:
+def _hash(content: bytes | memoryview) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()

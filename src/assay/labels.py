@@ -1,4 +1,4 @@
-"""Labels, in whichever form they come in."""
+"""Labels in any common form, as class numbers."""
 
 from typing import Any
 
@@ -8,14 +8,17 @@ from torch import Tensor
 
 from assay.errors import InputError
 
+MOST_ORDERED = 2000
+"""Classes up to which another order of them is looked for: a second of work."""
+
 
 def class_numbers(labels: Any) -> Tensor:
-    """Labels as int64, one per input; whole floats and a column (N, 1), as tables give them, are the same.
+    """Labels as int64, one per input; whole floats and a column (N, 1), as read from tables, are accepted.
 
     >>> class_numbers([[2.0], [0.0]])
     tensor([2, 0])
     """
-    values = labels if isinstance(labels, Tensor) else _tensor(labels)
+    values = labels if isinstance(labels, Tensor) else _as_tensor(labels)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1 or values.is_complex():
@@ -31,7 +34,50 @@ def class_numbers(labels: Any) -> Tensor:
     return values.long()
 
 
-def _tensor(labels: Any) -> Tensor:
+def check_labels(labels: Tensor, classes: int) -> None:
+    """Every label names an output of the network; a clear error where one does not (99 of 10, or -100)."""
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        raise InputError(
+            f"expected labels from 0 to {classes - 1}, one per output of the network, got "
+            f"{int(labels.min())} to {int(labels.max())}; leave out rows of unknown classes, or number the "
+            "classes as the network does"
+        )
+
+
+def order_hint(labels: Tensor, predictions: Tensor) -> str:
+    """A sentence if the predictions fit the labels far better in another order of the classes, else empty.
+
+    The best order is an assignment of labels to outputs. It is far better if it moves at least two classes
+    that occur, if each of those is then right in most of its rows, and if that is beyond chance (three
+    standard deviations of a sign test). A network that guesses, or always says the same, gives no hint.
+
+    >>> order_hint(torch.tensor([0, 1] * 20), torch.tensor([1, 0] * 20))[:54]
+    'in another order of the classes 100.0% instead of 0.0%'
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    names, codes = np.unique(torch.cat([labels, predictions]).numpy(), return_inverse=True)
+    size = len(names)
+    if size > MOST_ORDERED:
+        return ""
+    pairs = codes[: len(labels)] * size + codes[len(labels) :]
+    table = np.bincount(pairs, minlength=size**2).reshape(size, size)
+    order = linear_sum_assignment(table, maximize=True)[1]
+    rows, before, after = table.sum(axis=1), table.diagonal(), table[np.arange(size), order]
+    moved = (order != np.arange(size)) & (rows > 0)
+    gain, chance = (after - before)[moved].sum(), np.sqrt((after + before)[moved].sum())
+    if moved.sum() < 2 or (2 * after <= rows)[moved].any() or gain <= 3 * chance:
+        return ""
+    places = [f"{names[one]} as {names[order[one]]}" for one in moved.nonzero()[0]]
+    shown = places if len(places) <= 10 else [*places[:9], "..."]
+    return (
+        f"in another order of the classes {after.sum() / len(labels):.1%} instead of "
+        f"{before.sum() / len(labels):.1%} of the answers would be right (label {', '.join(shown)}); check "
+        "which class each label stands for, and pass classes= in the order of the network's outputs"
+    )
+
+
+def _as_tensor(labels: Any) -> Tensor:
     try:
         array = np.asarray(labels)
     except ValueError as error:  # rows of different lengths
@@ -40,4 +86,4 @@ def _tensor(labels: Any) -> Tensor:
         raise InputError(
             f"expected labels as class numbers, got an array of type {array.dtype}; number the classes from 0"
         )
-    return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))  # torch wants its own byte order
+    return torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))  # torch needs the native byte order

@@ -1,8 +1,8 @@
 """Files: safetensors tensors plus a JSON header with kind and format version; no pickle anywhere.
 
-A class becomes storable by one decorator. Its state is a tree of plain values whose leaves may be
-tensors, arrays, data frames or other storable objects; this file is the only place that knows how such a
-tree is written. What a file cannot hold, such as a network, is left out and handed back on `load`.
+One decorator makes a class storable. Its state is a tree of plain values whose leaves may be tensors, arrays,
+data frames or other storable objects; only this module knows how the tree is written. A network is not
+written: the caller passes it to `load` again.
 """
 
 import dataclasses
@@ -34,11 +34,11 @@ T = TypeVar("T", bound=type)
 
 
 def storable(kind: str, version: int = 1) -> Callable[[T], T]:
-    """Make instances of the decorated class go through `save` and `load`.
+    """Let `save` and `load` handle instances of the decorated class.
 
-    The kind is the public name below `assay` ("Trace", "monitors.Energy"), or, for classes of other
-    packages, any name of theirs. The state is `obj.state()`, else the fields of a dataclass; the way back
-    is `cls.from_state(state)`, else `cls(**state)`.
+    The kind is the public name below `assay` ("Trace", "monitors.Energy"); classes of other packages may use
+    any name. The state is `obj.state()`, or the fields of a dataclass; the object is restored with
+    `cls.from_state(state)`, or `cls(**state)`.
     """
 
     def register(cls: T) -> T:
@@ -66,14 +66,14 @@ def save(obj: object, path: str | os.PathLike[str]) -> None:
         "state": tree,
         "digest": digest(tree, tensors),
     }
-    # safetensors' own `save_file` keeps a ctypes type for every length it ever saw: a leak in a service that
+    # `save_file` of safetensors keeps a ctypes type for every length it has seen: a leak in a service that
     # writes its counts every second.
     specs = {name: _spec(tensor) for name, tensor in tensors.items()}
     write_whole(path, lambda temporary: serialize_file(specs, temporary, metadata=metadata))
 
 
 def fingerprint_of(obj: object) -> str:
-    """A hash of all that a file of `obj` would hold: the same before saving and after loading."""
+    """A hash of everything a file of `obj` would contain: the same before saving and after loading."""
     packer = _Identifier()
     return digest(packer.pack(obj), packer.tensors)
 
@@ -81,16 +81,18 @@ def fingerprint_of(obj: object) -> str:
 def load(path: str | os.PathLike[str], *, network: object | None = None, kind: str | None = None) -> Any:
     """Read what `save` wrote.
 
-    Objects that hold a network need it back through `network` (several in a list, in the order they
-    appear in the object). With `kind`, anything else is refused.
+    Objects that refer to a network need it as `network` (several as a list, in the order they appear in the
+    object). With `kind`, a file of another kind is refused.
     """
     metadata, tensors = _read(path)
     if kind is not None and metadata["kind"] != kind:
-        raise StorageError(f"expected {path} to hold a {kind}, got a {metadata['kind']}; pass the right file")
+        raise StorageError(
+            f"expected {path} to contain a {kind}, got a {metadata['kind']}; pass the right file"
+        )
     networks = list(network) if isinstance(network, list | tuple) else [] if network is None else [network]
     try:
         return _Unpacker(tensors, networks).unpack(json.loads(metadata["state"]))
-    except AssayError as error:  # one sentence already, with what to do
+    except AssayError as error:  # already one sentence that says what to do
         raise StorageError(f"{path}: {error}") from error
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise StorageError(
@@ -99,14 +101,14 @@ def load(path: str | os.PathLike[str], *, network: object | None = None, kind: s
 
 
 def expect_writable(path: str | os.PathLike[str], *, folder: bool = False) -> None:
-    """An error unless a file, or a folder, can be written at `path`; nothing is made."""
+    """Raise unless a file, or a folder, can be written at `path`; nothing is created."""
     target = Path(path)
     try:
-        place = _nearest(target) if folder else target.absolute().parent
+        place = _nearest_existing(target) if folder else target.absolute().parent
         if target.is_dir() and not folder:
             problem = "it is a folder; choose the name of a file"
         elif target.exists() and not folder and not target.is_file():
-            problem = "it is no ordinary file; choose another"  # a device would be replaced by a file
+            problem = "it is not an ordinary file; choose another"  # a device would be replaced by a file
         elif not place.is_dir():
             problem = (
                 f"{place} is a file; choose another folder"
@@ -122,14 +124,14 @@ def expect_writable(path: str | os.PathLike[str], *, folder: bool = False) -> No
     raise StorageError(f"cannot write {target}: {problem}")
 
 
-def _nearest(path: Path) -> Path:
-    """The path, or the nearest of its parents that is there."""
+def _nearest_existing(path: Path) -> Path:
+    """The path, or its nearest parent that exists."""
     whole = path.absolute()
     return next(place for place in (whole, *whole.parents) if place.exists())
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[str], object]) -> None:
-    """Call `write` on a temporary file beside `path` and rename it, so `path` is whole or untouched."""
+    """Call `write` on a temporary file beside `path`, then rename it: `path` is complete or untouched."""
     expect_writable(path)
     target = Path(path)
     try:
@@ -158,21 +160,21 @@ def write_text_whole(path: str | os.PathLike[str], text: str) -> None:
 
 @contextmanager
 def folder_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A folder to fill; at the end its files replace those of `path`, after an error none does."""
+    """A temporary folder whose files move to `path` at the end; after an error, none does."""
     target = Path(path)
     expect_writable(target, folder=True)
-    with tempfile.TemporaryDirectory(dir=_nearest(target), prefix=f".{target.name}.") as fresh:
-        yield Path(fresh)
+    with tempfile.TemporaryDirectory(dir=_nearest_existing(target), prefix=f".{target.name}.") as temporary:
+        yield Path(temporary)
         made_folder(target)
         try:
-            for file in sorted(Path(fresh).iterdir()):
+            for file in sorted(Path(temporary).iterdir()):
                 os.replace(file, target / file.name)
         except OSError as error:
             raise StorageError(f"cannot write {target}: {error.strerror}; choose another folder") from error
 
 
 def made_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder, made where it was not there; a clear error where it cannot be."""
+    """The folder, created if it did not exist; an error if it cannot be."""
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -188,7 +190,7 @@ def _umask() -> int:
 
 
 def _spec(tensor: torch.Tensor) -> TensorSpec:
-    """Where safetensors finds a contiguous tensor, which must live until it is written."""
+    """Where safetensors finds a contiguous tensor, which must exist until it is written."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     return TensorSpec(
         dtype=dtype, shape=tuple(tensor.shape), data_ptr=tensor.data_ptr(), data_len=tensor.nbytes
@@ -197,7 +199,8 @@ def _spec(tensor: torch.Tensor) -> TensorSpec:
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
     if not Path(path).is_file():
-        raise StorageError(f"expected a file at {path}, found none; check the path")
+        found = "a folder" if Path(path).is_dir() else "none"
+        raise StorageError(f"expected a file at {path}, found {found}; check the path")
     try:
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}
@@ -219,7 +222,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch
 
 
 class _Packer:
-    """From an object to a JSON tree; tensors go aside under a number."""
+    """From an object to a JSON tree; tensors are kept separately, under a number."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, torch.Tensor] = {}
@@ -241,9 +244,9 @@ class _Packer:
             kind, version = _kinds[type(value)]
             return {"$kind": kind, "version": version, "state": self.pack(self._state(value))}
         if isinstance(value, torch.Tensor):
-            return {"$tensor": self._aside(value)}
+            return {"$tensor": self._tensor_name(value)}
         if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-            return {"$array": self._aside(torch.from_numpy(np.require(value, requirements=["C", "W"])))}
+            return {"$array": self._tensor_name(torch.from_numpy(np.require(value, requirements=["C", "W"])))}
         if isinstance(value, tuple):
             return {"$tuple": [self.pack(item) for item in value]}
         if isinstance(value, Mapping):
@@ -251,13 +254,13 @@ class _Packer:
         if isinstance(value, pd.DataFrame):
             return {"$frame": [[self.pack(name), self.pack(_column(value[name]))] for name in value.columns]}
         if fingerprint := getattr(value, "fingerprint", None):
-            return {"$network": self._outside(value), "fingerprint": fingerprint}
+            return {"$network": self._network_number(value), "fingerprint": fingerprint}
         raise StorageError(
             f"expected plain values, tensors, arrays or storable objects, got "
             f"{type(value).__name__}; it cannot be saved"
         )
 
-    def _aside(self, tensor: torch.Tensor) -> str:
+    def _tensor_name(self, tensor: torch.Tensor) -> str:
         name = str(len(self.tensors))
         self.tensors[name] = tensor
         return name
@@ -267,7 +270,7 @@ class _Packer:
             return dict(obj.state())
         return {field.name: getattr(obj, field.name) for field in dataclasses.fields(obj)}
 
-    def _outside(self, network: object) -> int:
+    def _network_number(self, network: object) -> int:
         for index, known in enumerate(self.networks):
             if known is network:
                 return index
@@ -276,14 +279,15 @@ class _Packer:
 
 
 class _Identifier(_Packer):
-    """For a fingerprint alone: what no file can hold, such as code, stands there as what it calls itself."""
+    """For a fingerprint only: things no file can contain, such as code, are represented by what identifies
+    them."""
 
     def _state(self, obj: Any) -> dict[str, Any]:
         return dict(obj.stated()) if hasattr(obj, "stated") else super()._state(obj)
 
 
 class _Unpacker:
-    """The way back; whatever does not fit is an error, never a partial object."""
+    """From a JSON tree to the object; anything unexpected is an error, never a partial object."""
 
     def __init__(self, tensors: Mapping[str, torch.Tensor], networks: list[object]) -> None:
         self.tensors = tensors
@@ -310,14 +314,15 @@ class _Unpacker:
             case {"$network": index, "fingerprint": fingerprint}:
                 return self._network(index, fingerprint)
             case dict():
-                raise StorageError(f"holds {sorted(node)}, which is unknown here; upgrade assay")
+                raise StorageError(f"contains {sorted(node)}, which this assay does not know; upgrade assay")
         return node
 
     def _object(self, kind: str, version: int, state: Any) -> Any:
         cls = _class_of(kind)
         if version > _kinds[cls][1]:
             raise StorageError(
-                f"holds a {kind} of version {version}, this assay reads up to {_kinds[cls][1]}; upgrade assay"
+                f"contains a {kind} of version {version}, this assay reads up to {_kinds[cls][1]}; "
+                "upgrade assay"
             )
         from_state = getattr(cls, "from_state", None)
         return from_state(self.unpack(state)) if from_state else cls(**self.unpack(state))
@@ -337,7 +342,7 @@ class _Unpacker:
         if found != fingerprint:
             raise StorageError(
                 "was saved with another network (weights, architecture or pooling differ); pass the network "
-                "it was fitted with"
+                "it was fitted on"
             )
         return network
 
@@ -348,7 +353,7 @@ def _column(series: "pd.Series[Any]") -> Any:
 
 
 def _class_of(kind: str) -> type:
-    """The class of a kind; kinds of assay itself are found by importing their public name."""
+    """The class of a kind; classes of assay itself are imported by their public name."""
     if kind not in _classes:
         found: Any = importlib.import_module("assay")
         try:
@@ -357,5 +362,7 @@ def _class_of(kind: str) -> type:
         except AttributeError:
             found = None
     if kind not in _classes:
-        raise StorageError(f"holds a {kind}, which is unknown here; import the package that defines it first")
+        raise StorageError(
+            f"contains a {kind}, which is not known here; import the package that defines it first"
+        )
     return _classes[kind]

@@ -1,4 +1,4 @@
-"""The frames that results give: pandas, printed so that every figure can be read."""
+"""Data frames that print all their columns."""
 
 import shutil
 from collections.abc import Callable
@@ -11,10 +11,11 @@ P = ParamSpec("P")
 
 
 class Table(pd.DataFrame):
-    """A DataFrame whose print leaves no column out: wrapped at the terminal's width, figures to four digits.
+    """A DataFrame that prints every column, wrapped at the width of the terminal, with four significant
+    digits.
 
-    Pandas hides the middle of a wide frame behind dots unless options of its own are changed, which are the
-    user's. How many rows are shown, and a float format of the user's, follow these options.
+    Pandas hides the middle columns of a wide frame unless its global options are changed, and those belong to
+    the user. The number of rows and the float format follow these options.
 
     >>> print(Table({f"column_{number}": [number / 3] for number in range(9)}).iloc[:, [0, 8]])
        column_0  column_8
@@ -26,12 +27,12 @@ class Table(pd.DataFrame):
         return Table
 
     def __repr__(self) -> str:
-        return str(self.to_string(line_width=shutil.get_terminal_size().columns, **self._shown()))
+        return str(self.to_string(line_width=shutil.get_terminal_size().columns, **self._print_options()))
 
     def _repr_html_(self) -> str:
-        return str(self.to_html(notebook=True, **self._shown()))
+        return str(self.to_html(notebook=True, **self._print_options()))
 
-    def _shown(self) -> dict[str, Any]:
+    def _print_options(self) -> dict[str, Any]:
         return {
             "max_rows": pd.get_option("display.max_rows"),
             "float_format": pd.get_option("display.float_format") or "{:.4g}".format,
@@ -39,7 +40,7 @@ class Table(pd.DataFrame):
 
 
 def tabled(frame: Callable[P, pd.DataFrame]) -> Callable[P, pd.DataFrame]:
-    """What the function returns, as a Table."""
+    """A decorator: the DataFrame that the function returns becomes a Table."""
 
     @wraps(frame)
     def table(*arguments: P.args, **named: P.kwargs) -> pd.DataFrame:

@@ -10,18 +10,18 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.labels import class_numbers
+from assay.labels import check_labels, class_numbers, order_hint
 from assay.storage import storable
 from assay.table import tabled
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
-"""What a network takes: one tensor, or a dict of tensors; rows are inputs in either case."""
+"""What a network takes: one tensor, or a dict of tensors, with one row per input."""
 
 
 @storable("Trace")
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Logits, features and, where known, labels and inputs of the same N rows, in the same order.
+    """Logits, features and, if known, labels and inputs of the same N rows, in the same order.
 
     Immutable: indexing and concatenation give new Traces; a slice shares memory with its parent.
 
@@ -50,6 +50,8 @@ class Trace:
                     f"expected one row of {name} per input ({len(self)}), got {len(rows)}; "
                     "pass parts of the same inputs"
                 )
+        if self.labels is not None:
+            check_labels(self.labels, self.logits.shape[1])
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -76,7 +78,7 @@ class Trace:
 
     @classmethod
     def concatenate(cls, traces: Iterable["Trace"]) -> "Trace":
-        """One Trace with the rows of all; a part that not all of them have is an error, not a gap."""
+        """One Trace with all rows; an error if some part is missing in one of the Traces."""
         parts = list(traces)
         if not parts:
             raise InputError("expected at least one Trace to concatenate, got none")
@@ -91,7 +93,7 @@ class Trace:
             torch.cat([trace.logits for trace in parts]),
             {name: torch.cat([trace.features[name] for trace in parts]) for name in first.features},
             None if first.labels is None else torch.cat([trace.known_labels for trace in parts]),
-            _joined([trace.inputs for trace in parts if trace.inputs is not None]),
+            _concatenated([trace.inputs for trace in parts if trace.inputs is not None]),
         )
 
     @property
@@ -105,14 +107,14 @@ class Trace:
 
     @property
     def known_labels(self) -> Tensor:
-        """The labels; a clear error where there are none."""
+        """The labels; an error if there are none."""
         if self.labels is None:
             raise InputError("expected a Trace with labels, got one without; observe (inputs, labels)")
         return self.labels
 
     @property
     def known_inputs(self) -> Inputs:
-        """The inputs; a clear error where they were not kept."""
+        """The inputs; an error if they were not kept."""
         if self.inputs is None:
             raise InputError("expected a Trace with inputs, got one without; observe with keep_inputs=True")
         return self.inputs
@@ -121,8 +123,13 @@ class Trace:
     def correct(self) -> Tensor:
         return self.predictions == self.known_labels
 
+    @property
+    def order_hint(self) -> str:
+        """A sentence if the answers fit the labels far better in another order of the classes, else empty."""
+        return order_hint(self.known_labels, self.predictions)
+
     def layer(self, name: str) -> Tensor:
-        """The features of one layer; a clear error that lists those there are."""
+        """The features of one layer; the error for an unknown name lists the layers."""
         if name not in self.features:
             raise InputError(
                 f"expected features of layer {name!r}, got {sorted(self.features) or 'none'}; "
@@ -132,7 +139,7 @@ class Trace:
 
     @tabled
     def to_frame(self) -> pd.DataFrame:
-        """A row per input: prediction, confidence and, where labels are known, label and correct."""
+        """A row per input: prediction, confidence and, if labels are known, label and correct."""
         frame: dict[str, Any] = {
             "prediction": self.predictions.numpy(),
             "confidence": self.probabilities.amax(dim=1).numpy(),
@@ -156,7 +163,7 @@ class Trace:
         ]
 
 
-def _joined(inputs: list[Inputs]) -> Inputs | None:
+def _concatenated(inputs: list[Inputs]) -> Inputs | None:
     if not inputs:
         return None
     tensors = [part for part in inputs if isinstance(part, Tensor)]

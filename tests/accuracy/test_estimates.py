@@ -6,8 +6,9 @@ import torch
 
 import assay
 from assay.accuracy import AccuracyEstimator, estimate_accuracy
-from assay.accuracy.methods import LabelShift
-from assay.errors import InputError
+from assay.accuracy.methods import METHODS, AverageConfidence, LabelShift
+from assay.errors import InputError, NotFittedError
+from assay.storage import storable
 
 COUNT, CLASSES = 4000, 4
 SIGNALS = ("calibrated log VC", "nuclear norm")
@@ -85,7 +86,8 @@ def test_the_interval_of_label_shift_is_that_of_repeated_draws():
     shifted /= shifted.sum()
     generator, values, reaches = np.random.default_rng(0), [], []
     for _ in range(500):
-        method = LabelShift(generator.multinomial(2000, joint.ravel()).reshape(3, 3).astype(float))
+        confusion = generator.multinomial(2000, joint.ravel()).reshape(3, 3).astype(float)
+        method = LabelShift.from_state({"confusion_": confusion})
         drawn = generator.multinomial(1500, shifted.ravel()).reshape(3, 3)
         value, lower, upper = method.interval(drawn.sum(axis=1).astype(float), 1500, 0.95)
         values.append(value - np.trace(drawn) / 1500)
@@ -107,16 +109,16 @@ def test_intervals_hold_the_accuracy_as_often_as_they_say():
 
 
 def test_thresholds_split_off_as_many_reference_rows_as_are_wrong(reference):
-    for method in AccuracyEstimator.fit(reference).methods:
+    for method in AccuracyEstimator().fit(reference).methods_:
         if method.name.startswith("ATC"):
-            assert method.shift == pytest.approx(0.0, abs=1e-9)
+            assert method.shift_ == pytest.approx(0.0, abs=1e-9)
 
 
 def test_the_nuclear_norm_is_that_of_the_singular_values(reference):
-    estimator = AccuracyEstimator.fit(reference)
-    method = next(one for one in estimator.methods if one.name == "nuclear norm")
+    estimator = AccuracyEstimator().fit(reference)
+    method = next(one for one in estimator.methods_ if one.name == "nuclear norm")
     rows = reference.probabilities.numpy()[:300]
-    signal = method._signal(rows.T @ rows, 300)
+    signal = method.signal(rows.T @ rows, 300)
     assert signal == pytest.approx(np.linalg.svd(rows, compute_uv=False).sum() / np.sqrt(300 * CLASSES))
 
 
@@ -142,7 +144,7 @@ def test_no_method_sees_labels_that_became_wrong(reference):
 
 
 def test_counts_of_parts_add_up_to_the_whole(reference, tmp_path):
-    estimator = AccuracyEstimator.fit(reference, other=blurred_classes(COUNT, 0), window=500)
+    estimator = AccuracyEstimator(window=500).fit(reference, other=blurred_classes(COUNT, 0))
     operational = blurred_classes(2000, 22)
     assay.save(estimator, tmp_path / "estimator")
     device = assay.load(tmp_path / "estimator")
@@ -173,7 +175,7 @@ def test_wrong_use_is_one_sentence(reference):
         estimate_accuracy(reference, operational, level=95)
     with pytest.raises(InputError, match="labels from 0"):
         estimate_accuracy(assay.Trace(reference.logits, labels=reference.labels + 3), operational)
-    one, two = AccuracyEstimator.fit(reference), AccuracyEstimator.fit(reference, seed=1)
+    one, two = AccuracyEstimator().fit(reference), AccuracyEstimator(seed=1).fit(reference)
     with pytest.raises(InputError, match="same fitted"):
         one.count(operational) + two.count(operational)
     with pytest.raises(InputError, match="this estimator"):
@@ -194,3 +196,45 @@ def test_the_table_explains_itself(reference):
     assert list(frame.columns) == ["method", "value", "lower", "upper", "assumption", "counted"]
     assert "disagree" in result.summary()
     assert "reference" in result.plot().axes[0].get_legend().get_texts()[0].get_text()
+
+
+def test_an_estimator_learns_by_fit_and_is_known_by_what_it_learned(reference, tmp_path):
+    estimator = AccuracyEstimator(window=500)
+    for use in (lambda: estimator.count(reference), lambda: estimator.estimate(None)):
+        with pytest.raises(NotFittedError, match="call fit"):
+            use()
+    assert estimator.fit(reference) is estimator
+    assay.save(estimator, tmp_path / "estimator")
+    back = assay.load(tmp_path / "estimator")
+    assert back.fingerprint == estimator.fingerprint
+    assert AccuracyEstimator(window=500).fit(reference).fingerprint == estimator.fingerprint
+    assert AccuracyEstimator(window=500).fit(reference[:3000]).fingerprint != estimator.fingerprint
+    assert [method.name for method in back.methods_] == [method.name for method in estimator.methods_]
+    before = estimator.fingerprint
+    with pytest.raises(InputError, match="at least one window"):
+        estimator.fit(reference, [reference[:50]] * 3)
+    assert estimator.fingerprint == before
+
+
+def test_without_a_window_a_short_reference_is_one_window(reference):
+    estimator = AccuracyEstimator().fit(reference[:300])
+    assert {method.window_ for method in estimator.methods_ if method.name in SIGNALS} == {300}
+    with pytest.raises(InputError, match="at least 20 rows"):
+        AccuracyEstimator().fit(reference[:19])
+
+
+def test_each_method_has_a_file_and_a_name_of_its_own():
+    assert len({method.name for method in METHODS}) == len({method.__module__ for method in METHODS}) == 10
+
+
+def test_a_method_takes_part_once_it_is_listed(reference, monkeypatch):
+    @storable("tests.Halved")
+    class Halved(AverageConfidence):
+        name = "half the confidence"
+
+        def scores(self, predictions):
+            return predictions.confidence / 2
+
+    monkeypatch.setattr("assay.accuracy.estimator.METHODS", (*METHODS, Halved))
+    result = estimate_accuracy(reference, reference)
+    assert result["half the confidence"].value == pytest.approx(result["average confidence"].value / 2)

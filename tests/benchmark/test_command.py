@@ -2,7 +2,9 @@
 
 import json
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import assay
@@ -16,7 +18,12 @@ NETWORK = "assay.demo.networks:wide_mlp"
 def run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     few = ["--train", "digits", "--test", "digits", "--fault", "contrast", "--severity", "3"]
-    return lambda *arguments: CliRunner().invoke(app, ["benchmark", NETWORK, *few, *arguments])
+
+    def invoke(*arguments):
+        torch.manual_seed(0)  # the network is not trained: its weights are drawn at each call
+        return CliRunner().invoke(app, ["benchmark", NETWORK, *few, *arguments])
+
+    return invoke
 
 
 def test_it_says_which_monitor_to_ship_saves_the_result_and_writes_the_report(run, tmp_path):
@@ -30,12 +37,30 @@ def test_it_says_which_monitor_to_ship_saves_the_result_and_writes_the_report(ru
 
 
 def test_it_speaks_json_and_fails_the_gate(run):
-    done = run("--monitor", "MaxSoftmax", "--json", "--least-mcc", "1", "--novelty", "same=digits")
+    done = run("--monitor", "MaxSoftmax", "--json", "--least-mcc", "0.99", "--novelty", "same=digits")
     assert done.exit_code == 1
     facts = json.loads(done.stdout)
     assert facts["best"] == "MaxSoftmax"
     assert facts["scenarios"] == 2
-    assert facts["guards"]["MaxSoftmax"]["monitor_bytes"] > 0
+    found = facts["guards"]["MaxSoftmax"]
+    assert found["monitor_bytes"] > 0
+    wanted = str(found["specific_mcc"])
+    undecided = run("--monitor", "MaxSoftmax", "--least-mcc", wanted, "--novelty", "same=digits")
+    assert undecided.exit_code == 3
+    assert "cannot decide: the mean specific MCC lies between" in undecided.stderr
+
+
+def test_data_that_must_be_apart_are_refused_where_they_are_not(run, tmp_path):
+    inputs, labels = assay.data.digits()[0]
+    for name, order in (("a", slice(None)), ("b", slice(None, None, -1))):
+        np.savez(tmp_path / f"{name}.npz", x=inputs.numpy()[order], y=labels.numpy()[order])
+    for twice, message in (
+        (["--train", "a.npz", "--test", "b.npz"], "--test with rows of its own, got those of --train"),
+        (["--train", "a.npz", "--validation", "b.npz"], "--validation with rows of its own"),
+    ):
+        done = run(*twice)
+        assert isinstance(done.exception, InputError)
+        assert message in str(done.exception)
 
 
 @pytest.mark.parametrize(

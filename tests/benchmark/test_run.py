@@ -117,6 +117,8 @@ def test_a_killed_run_goes_on_where_it_was_and_gives_the_identical_result(
     pd.testing.assert_frame_equal(resumed.table[same], result.table[same], check_exact=True)
     once_more = assay.run_benchmark(guards, scenarios, checkpoint=tmp_path)
     pd.testing.assert_frame_equal(once_more.table, resumed.table, check_exact=True)
+    assert resumed.errors == pytest.approx(result.errors, rel=1e-12)
+    assert once_more.errors == pytest.approx(result.errors, rel=1e-12)
     assert len(again) == len(guards) * len(scenarios) - finished
 
 
@@ -195,11 +197,14 @@ def test_the_conclusion_says_when_no_monitor_beats_chance(guards, scenarios):
     only_coins = {"coin": guards["coin"], "other coin": guards["coin"]}
     result = assay.run_benchmark(only_coins, [s for s in scenarios if s.name != "flat"])
     table = result.table.assign(specific_mcc=np.resize([0.02, -0.03, 0.01, -0.01, 0.02], len(result.table)))
-    chance = type(result)(table)
+    errors = dict.fromkeys(only_coins, 0.02)
+    chance = type(result)(table, errors=errors)
     assert "No monitor did clearly better than chance" in chance.summary()
-    barely = type(result)(table.assign(specific_mcc=0.03))
+    barely = type(result)(table.assign(specific_mcc=0.05), errors=errors)  # surely above 0, and of no use
     assert "No monitor did clearly better than chance" in barely.summary()
-    good = type(result)(table.assign(specific_mcc=np.where(table["guard"] == "coin", 0.5, 0.02)))
+    good = type(result)(
+        table.assign(specific_mcc=np.where(table["guard"] == "coin", 0.5, 0.02)), errors=errors
+    )
     assert "Of the 2 monitors 1 did no better than chance" in good.summary()
 
 
@@ -330,4 +335,4 @@ def test_tables_and_texts_are_judged_like_images():
 def test_checkpoints_are_plain_json(guards, scenarios, tmp_path):
     assay.run_benchmark({"msp": guards["msp"]}, scenarios[:1], checkpoint=tmp_path)
     (file,) = tmp_path.glob("*.json")
-    assert json.loads(file.read_text())["guard"] == "msp"
+    assert json.loads(file.read_text())["row"]["guard"] == "msp"

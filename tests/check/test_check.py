@@ -1,8 +1,10 @@
 """A check says what its parts say, decides its gates by their intervals, and speaks to pipelines."""
 
 import json
+from functools import partial
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -36,7 +38,9 @@ def found(network):
 def test_each_gate_is_what_its_part_measured(found, network):
     gates = {gate.name: gate for gate in found.gates}
     facts = found.benchmark.by_guard().set_index("guard").loc[found.benchmark.best]
-    assert gates["detection (mean MCC)"].measured == facts["specific_mcc"]
+    detection = gates["detection (mean MCC)"]
+    assert detection.measured == facts["specific_mcc"]
+    assert detection.interval == (facts["specific_mcc_lower"], facts["specific_mcc_upper"])
     assert gates["monitorability (MIRA)"].measured == found.monitorability.score
     assert found.guard.monitor is not None
     assert gates["accuracy"].passed is True
@@ -50,19 +54,77 @@ def test_each_gate_is_what_its_part_measured(found, network):
 def test_a_gate_beyond_reach_fails_the_check(found):
     from assay.check.run import _accuracy_gate, _detection_gate, _mira_gate
 
-    assert _detection_gate(found.benchmark, 0.99).passed is False
-    low, high = found.monitorability.interval
-    assert [
-        _mira_gate(found.monitorability, "", least).passed for least in (low / 2, (low + high) / 2, high)
-    ] == [
-        True,
-        None,
-        False,
-    ]
+    for low, high, gate in (
+        (*found.monitorability.interval, partial(_mira_gate, found.monitorability, "")),
+        (*found.benchmark.interval(found.benchmark.best), partial(_detection_gate, found.benchmark)),
+    ):
+        wanted = (low / 2, (low + high) / 2, 1.01 * high)
+        assert [gate(least).passed for least in wanted] == [True, None, False]
     trace = assay.Trace(torch.eye(2).repeat(50, 1), labels=torch.tensor([0, 1] * 45 + [1, 0] * 5))
     assert _accuracy_gate(trace, None).passed is True  # 90 of 100; the interval is 82.6 to 94.5 %
     assert _accuracy_gate(trace, 0.9).passed is None
     assert _accuracy_gate(trace, 0.95).passed is False
+    swapped = _accuracy_gate(assay.Trace(trace.logits, labels=1 - trace.labels), None)
+    assert swapped.passed is False
+    assert "in another order of the classes 90.0% instead of 10.0%" in swapped.words
+
+
+def test_a_check_with_four_scenarios_can_pass_fail_and_be_undecided(network):
+    """A signed-rank test over four scenarios has no p-value below 0.0625: nothing ever passed."""
+    from assay.check.run import _detection_gate
+
+    found = assay.check_network(
+        network, assay.data.digits()[1], faults=("gaussian", "contrast"), low=0.0, high=1.0
+    )
+    detection = next(gate for gate in found.gates if gate.name.startswith("detection"))
+    assert found.benchmark.table["scenario"].nunique() == 4
+    assert detection.verdict == "passed"
+    assert "the guard to ship" in detection.words
+    low, high = detection.interval
+    assert _detection_gate(found.benchmark, high + 0.01).verdict == "failed"
+    straddling = _detection_gate(found.benchmark, (low + high) / 2)
+    assert straddling.verdict == "undecided"
+    assert "too few test inputs to tell" in straddling.words
+
+
+def guard_of(calibrating):
+    """Alarms where the largest of two logits is small; the network is not asked."""
+    network = assay.Network(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)))
+    return assay.Guard(network, assay.monitors.MaxLogit().fit(calibrating)).calibrate(calibrating)
+
+
+def scored(scores):
+    """A Trace whose MaxLogit scores are these numbers."""
+    return assay.Trace(torch.tensor([[-score, -score - 1] for score in scores], dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("points", "tested"), [(90, 90), (400, 100), (100, 2000)])
+def test_one_in_a_hundred_exchangeable_splits_has_more_false_alarms_than_chance_explains(points, tested):
+    from assay.check.run import _most_by_chance
+
+    guard = guard_of(scored(np.linspace(0, 1, points)))
+    most, rank = _most_by_chance(guard, tested), guard.calibration["rank"]
+    generator = np.random.default_rng(0)
+    thresholds = np.sort(generator.random((20_000, points)), axis=1)[:, rank - 1]
+    # Scores above a threshold are binomial given the threshold, whatever their distribution.
+    alarms = generator.binomial(tested, 1 - thresholds)
+    assert 0.003 < (alarms > most).mean() < 0.012
+    assert (alarms >= most).mean() > 0.008
+
+
+def test_false_alarms_accuse_given_test_data_and_never_the_checks_own_split():
+    from assay.check.run import _false_alarm_gate
+
+    guard = guard_of(scored(np.linspace(0, 1, 200)))
+    odd = scored(np.linspace(0.5, 1.5, 100))
+    theirs, ours = (_false_alarm_gate(guard, odd, own_split=own) for own in (False, True))
+    assert theirs.passed is ours.passed is False
+    assert "not like those" in theirs.words
+    assert "not like those" not in ours.words
+    assert "another seed" in ours.words
+    fine = _false_alarm_gate(guard, scored(np.linspace(0, 1, 100)), own_split=False)
+    assert fine.passed is True
+    assert fine.measured <= fine.limit
 
 
 def test_a_black_box_leaves_monitorability_undecided(network):
@@ -115,6 +177,11 @@ def test_data_that_cannot_be_checked_is_refused_in_a_sentence(network, data, wor
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"least_mcc": float("nan")}, "least_mcc as a number from -1 to 1, got nan"),
+        ({"least_mcc": 5.0}, "least_mcc"),
+        ({"least_mira": float("inf")}, "least_mira"),
+        ({"least_accuracy": -0.1}, "least_accuracy"),
+        ({"false_alarm_rate": float("nan")}, "false_alarm_rate"),
         ({"low": 1.0, "high": 0.0}, "low below high, got 1.0 and 0.0"),
         ({"low": float("nan")}, "low below high, got nan"),
         ({"accuracy_threshold": 2.0}, "accuracy_threshold between 0 and 1"),
@@ -125,6 +192,25 @@ def test_settings_that_make_no_sense_are_refused_before_any_work(network, monkey
     monkeypatch.setattr(assay.monitors.Monitor, "fit", lambda *_: pytest.fail("a monitor was fitted"))
     with pytest.raises(assay.AssayError, match=words):
         assay.check_network(network, assay.data.digits()[1], **options)
+
+
+def test_data_is_not_tested_on_itself_and_labels_are_classes(network):
+    inputs, labels = assay.data.digits()[1]
+    with pytest.raises(assay.AssayError, match="test with rows of its own, got those of data"):
+        assay.check_network(network, (inputs, labels), test=(inputs, labels))
+    for wrong in (99, -100):
+        changed = labels.clone()
+        changed[3] = wrong
+        with pytest.raises(assay.AssayError, match="expected labels from 0 to 9"):
+            assay.check_network(network, (inputs, changed))
+
+
+def test_a_layer_wider_than_the_data_is_measured_with_a_shrunk_covariance(network):
+    from assay.check.run import _estimator
+
+    for rows, estimator in ((200, "ledoit_wolf"), (1000, "empirical")):
+        trace = assay.Trace(torch.zeros(rows, 2), {"penultimate": torch.zeros(rows, 128)})
+        assert _estimator(trace) == estimator
 
 
 def test_a_network_that_watches_no_layer_cannot_be_checked(network):

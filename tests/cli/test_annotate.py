@@ -46,9 +46,9 @@ def test_labels_go_in_and_out_and_become_a_curve(run, tmp_path):
         items = store.items()
     frame = items.to_frame().assign(score=0.5, annotator="ann").drop(columns=["bin", "weight", "text"])
     frame.to_csv("by_hand.csv", index=False)
-    result = run("annotate", "--store", "labels.db", "--take", "by_hand.csv")
+    result = run("annotate", "--store", "labels.db", "--import", "by_hand.csv")
     assert f"{len(items)} labels" in result.output
-    again = run("annotate", "--store", "labels.db", "--take", "by_hand.csv")  # nothing is doubled
+    again = run("annotate", "--store", "labels.db", "--import", "by_hand.csv")  # nothing is doubled
     assert again.exit_code == 0
     run("annotate", "--store", "labels.db", "--export", "labels.csv")
     assert len(pd.read_csv("labels.csv")) == len(items)
@@ -85,3 +85,18 @@ def test_what_does_not_belong_together_is_refused(run, tmp_path):
             run(*command)
     with pytest.raises(InputError, match="--guideline"):
         run("annotate", "--store", "new.db", "--guideline", "nowhere.txt")
+
+
+@pytest.mark.parametrize(
+    "options", [("--take", "nowhere.csv"), ("--take", "judges_of_inputs.py"), ("--port", "99999999")]
+)
+def test_a_store_that_came_to_nothing_is_not_left_behind(run, tmp_path, options):
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(assay.AssayError):
+        run("annotate", "--store", "labels.db", *options)
+    assert sorted(tmp_path.iterdir()) == before
+    run("annotate", "--store", "labels.db", "--export", "labels.csv")
+    with pytest.raises(assay.AssayError):
+        run("annotate", "--store", "labels.db", *options)
+    with AnnotationStore("labels.db") as store:
+        assert len(store.items()), "one that was there stays"

@@ -6,16 +6,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import get_args
 
 import numpy as np
 import pytest
-import typer
+from typer.models import ArgumentInfo
 from typer.testing import CliRunner
 
 import assay
 from assay.cli import app, main
-from assay.cli.places import Written, with_places
 from assay.errors import UndecidedError
 
 SERVERS = {"annotate", "serve"}
@@ -58,6 +57,79 @@ def test_observe_saves_a_trace_and_says_what_it_saw(run, tmp_path):
     assert facts["inputs"] == 450
 
 
+TUMOURS = """
+import torch
+
+def network():
+    \"\"\"Class 0, malignant, where the first value is above 0.\"\"\"
+    module = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Linear(2, 2, bias=False))
+    module[1].weight = torch.nn.Parameter(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
+    return module
+"""
+
+
+@pytest.fixture
+def tumours(tmp_path):
+    (tmp_path / "tumours.py").write_text(TUMOURS)
+    rows = np.random.default_rng(0).normal(size=(600, 2))
+    for name, part in (("a", rows[:300]), ("b", rows[300:])):
+        lines = [f"{x},{y},{'malignant' if x > 0 else 'benign'}" for x, y in part]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["x,y,diagnosis", *lines]))
+
+
+def test_names_of_classes_are_numbered_aloud_and_another_order_that_fits_is_named(run, tumours):
+    observed = ("observe", "tumours:network", "--data")
+    guessed = run(*observed, "a.csv?label=diagnosis", "--json")
+    assert json.loads(guessed.stdout)["accuracy"] == 0
+    assert "benign = 0, malignant = 1" in guessed.stderr
+    assert "in another order of the classes 100.0% instead of 0.0%" in guessed.stderr
+    told = run(*observed, "a.csv?label=diagnosis&classes=malignant,benign", "--json")
+    assert json.loads(told.stdout)["accuracy"] == 1
+    assert told.stderr == ""
+    wrong = run(*observed, "a.csv?label=diagnosis&classes=malignant,other")
+    assert "got 'benign'" in str(wrong.exception)
+    benchmark = run(
+        *(
+            "benchmark",
+            "tumours:network",
+            "--train",
+            "a.csv?label=diagnosis",
+            "--test",
+            "b.csv?label=diagnosis",
+        ),
+        *("--monitor", "MaxSoftmax", "--fault", "stuck_sensor", "--novelty", "more=b.csv?label=diagnosis"),
+    )
+    assert benchmark.stderr.count("benign = 0, malignant = 1") == 2  # for --train and --test
+    assert benchmark.stderr.count("in another order of the classes") == 1
+
+
+def parameters(command):
+    """(name, type, argument or option, whether it must be given) of every parameter of a command."""
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        kind, said = get_args(parameter.annotation)[:2]
+        yield name, kind, said, parameter.default is inspect.Parameter.empty
+
+
+def numbers():
+    """(command, option) for every option that takes a number with a point."""
+    for command in (registered.callback for registered in app.registered_commands):
+        for name, kind, _, _ in parameters(command):
+            if float in (kind, *get_args(kind)):
+                yield pytest.param(command, f"--{name.replace('_', '-')}", id=f"{command.__name__} {name}")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+@pytest.mark.parametrize(("command", "option"), list(numbers()))
+def test_an_option_that_is_no_number_is_refused_by_its_name(run, command, option, value):
+    given = []
+    for name, _, said, needed in parameters(command):
+        if needed:
+            given += ["some"] if isinstance(said, ArgumentInfo) else [f"--{name.replace('_', '-')}", "some"]
+    result = run(command.__name__, *given, option, value)
+    assert result.exit_code == 2, result.output
+    assert option in result.output
+
+
 def test_a_network_is_found_in_the_current_folder(run, tmp_path):
     (tmp_path / "mine.py").write_text("from assay.demo.networks import wide_mlp\nnetwork = wide_mlp()\n")
     assert run("observe", "mine:network", "--data", "digits").exit_code == 0
@@ -70,12 +142,50 @@ def test_a_network_is_found_in_the_current_folder(run, tmp_path):
         (["observe", "no.such.module:x", "--data", "digits"], "found none"),
         (["observe", "assay.demo.networks:nothing", "--data", "digits"], "check the name"),
         (["observe", "math:pi", "--data", "digits"], "got float"),
+        (["observe", "math:gcd_of", "--data", "digits"], "expected 'gcd_of' in module 'math'"),
+        (["observe", ":x", "--data", "digits"], "package.module:name"),
+        (["observe", ".:x", "--data", "digits"], "package.module:name"),
+        (["observe", "os.path:join", "--data", "digits"], "callable without arguments"),
+        (["observe", "faulty:network", "--data", "digits"], "mistake in line 1"),
+        (["observe", "assay.demo.networks:small_cnn", "--data", "flat.npz"], "its forward pass fails"),
+        (["observe", "assay.demo.networks:small_cnn", "--data", "noise.npz"], "expected an npz or npy file"),
+        (["observe", "assay.demo.networks:small_cnn", "--data", "empty.npz"], "got an empty file"),
+        (["observe", "assay.demo.networks:small_cnn", "--data", "folder"], "expected images"),
+        (["volatility", "noise.npz", "--reference", "noise.npz"], "expected an npz or npy file"),
+        (["volatility", "cut.npz", "--reference", "cut.npz"], "cannot be read"),
+        (["volatility", "empty.npz", "--reference", "empty.npz"], "got an empty file"),
+        (["report", "folder"], "expected a file at folder, found a folder"),
+        (["report", "empty.npz"], "damaged"),
+        (["merge", "noise.npz"], "damaged"),
+        (["reshape", "flat.npz", "flat.npz"], "damaged"),
+        (["precision", "noise.npz", "labels.csv"], "damaged"),
+        (["sample", "math:pi", "--shape", "3"], "function of a batch of inputs, got float"),
+        (["sample", "math:gcd", "--shape", "3", "--bins", "nan:1:4"], "low below high"),
+        (["sample", "math:gcd", "--shape", "3", "--bins", "2:1:4"], "low below high"),
+        (["sample", "math:gcd", "--shape", "3", "--bins", "0"], "low:high:number"),
+        (["sample", "math:gcd", "--shape", "3", "--seconds", "nan"], "a finite number for --seconds"),
+        (["sample", "math:gcd", "--shape", "3", "--values", "9" * 20], "from 1 to 2^63 - 1 values"),
+        (["sample", "os.path:join", "--kind", "language-model"], "callable without arguments"),
+        (["annotate", "dist", "--store", "flat.npz"], "got another kind of file"),
+        (["serve", "folder"], "pass module:factory"),
+        (["mira", "assay.demo.networks:small_cnn", "--train", "flat.npz", "--test", "digits"], "forward"),
+        (["check", "assay.demo.networks:small_cnn", "--data", "flat.npz"], "its forward pass fails"),
+        (
+            ["benchmark", "assay.demo.networks:small_cnn", "--train", "digits", "--test", "flat.npz"],
+            "its forward pass fails",
+        ),
         (["observe", "assay.demo.networks:small_cnn", "--data", "nowhere.npz"], "nowhere.npz"),
         (["observe", "assay.demo.networks:small_cnn", "--data", "digits", "--layer", "x"], "choose from"),
     ],
 )
 def test_errors_are_one_line_and_status_2(arguments, message, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
+    np.savez("flat.npz", x=np.zeros((300, 64), np.float32), y=np.arange(300) % 10)
+    Path("cut.npz").write_bytes(Path("flat.npz").read_bytes()[:500])
+    Path("noise.npz").write_bytes(bytes(range(128, 256)) * 8)
+    Path("empty.npz").touch()
+    Path("folder").mkdir()
+    Path("faulty.py").write_text("def network(:\n")
     monkeypatch.setattr(sys, "argv", ["assay", *arguments])
     with pytest.raises(SystemExit) as caught:
         main()
@@ -116,25 +226,6 @@ def test_debug_shows_the_traceback_and_keeps_the_status(monkeypatch, capsys):
         main()
     assert stopped.value.code == 2
     assert capsys.readouterr().err.startswith("Traceback (most recent call last)")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["demo", "--output", "none/report.html"],
-        ["observe", "no:network", "--data", "digits", "--output", "none/trace"],
-        ["check", "no:network", "--data", "digits", "--junit", "none/check.xml"],
-    ],
-)
-def test_a_place_that_cannot_be_written_is_refused_before_any_work(monkeypatch, capsys, tmp_path, arguments):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["assay", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
-    said = capsys.readouterr()
-    assert said.err.startswith(f"assay: cannot write {arguments[-1]}: no such folder; choose")
-    assert said.out == ""
 
 
 PRINTING = """
@@ -193,159 +284,6 @@ def test_a_pipe_to_somebody_else_that_broke_is_an_error(monkeypatch, capsys):
         main()
     assert stopped.value.code == 2
     assert "the worker is gone" in capsys.readouterr().err
-
-
-NETWORK = "assay.demo.networks:small_cnn"
-WRITING = {
-    "observe": ["observe", NETWORK, "--data", "nowhere.npz", "--output"],
-    "demo": ["demo", "--output"],
-    "benchmark": ["benchmark", NETWORK, "--train", "nowhere.npz", "--test", "digits", "--output"],
-    "benchmark --report": ["benchmark", NETWORK, "--train", "nowhere.npz", "--test", "digits", "--report"],
-    "check --junit": ["check", NETWORK, "--data", "nowhere.npz", "--junit"],
-    "mira": ["mira", NETWORK, "--train", "nowhere.npz", "--test", "digits", "--output"],
-    "mira --report": ["mira", NETWORK, "--train", "nowhere.npz", "--test", "digits", "--report"],
-    "merge": ["merge", "nowhere", "--output"],
-    "report": ["report", "nowhere", "--output"],
-    "reshape": ["reshape", "nowhere", "nowhere", "--output"],
-    "reshape --plot": ["reshape", "nowhere", "nowhere", "--plot"],
-    "reshape --report": ["reshape", "nowhere", "nowhere", "--report"],
-    "sample": ["sample", "nowhere:function", "--shape", "3", "--output"],
-    "sample --checkpoint": ["sample", "nowhere:function", "--shape", "3", "--checkpoint"],
-    "precision": ["precision", "nowhere", "labels", "--output"],
-    "volatility --plot": ["volatility", "nowhere", "--reference", "nowhere", "--plot"],
-    "volatility --report": ["volatility", "nowhere", "--reference", "nowhere", "--report"],
-    "volatility --watch": ["volatility", "nowhere", "--reference", "nowhere", "--watch"],
-    "annotate --store": ["annotate", "nowhere", "--store"],
-    "annotate --export": ["annotate", "nowhere", "--store", "labels.db", "--export"],
-    "serve --state": ["serve", "nowhere", NETWORK, "--state"],
-}
-
-
-def refused(monkeypatch, capsys, arguments):
-    """What is said about arguments that are refused."""
-    monkeypatch.setattr(sys, "argv", ["assay", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    said = capsys.readouterr()
-    assert stopped.value.code == 2, said
-    assert said.out == ""
-    (line,) = said.err.splitlines()
-    return line.removeprefix("assay: ")
-
-
-@pytest.mark.parametrize("place", ["none/x.svg", "folder.svg", "pipe.svg", "file/x.svg", "x" * 300 + ".svg"])
-@pytest.mark.parametrize("command", WRITING)
-def test_where_nothing_can_be_written_is_said_first(monkeypatch, capsys, tmp_path, command, place):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder.svg").mkdir()
-    (tmp_path / "file").write_text("")
-    os.mkfifo(tmp_path / "pipe.svg")
-    before = sorted(tmp_path.rglob("*"))
-    assert refused(monkeypatch, capsys, [*WRITING[command], place]).startswith(f"cannot write {place}: ")
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_folder_that_is_not_writable_is_refused(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "access", lambda *_: False)  # whoever runs the tests may be allowed everything
-    for arguments in (WRITING["observe"], ["check", NETWORK, "--data", "digits", "--output"]):
-        assert "is not writable" in refused(monkeypatch, capsys, [*arguments, "x"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (
-            ["volatility", "x", "--reference", "x", "--plot", "plot.jpeg2"],
-            "--plot to end in .png, .svg, .pdf",
-        ),
-        (["check", NETWORK, "--data", "digits", "--output", "file"], "file is a file; choose another folder"),
-        (["check", NETWORK, "--data", "digits", "--output", "file/in"], "file is a file; choose another"),
-        (
-            ["benchmark", NETWORK, "--train", "digits", "--test", "digits", "--checkpoint", "file"],
-            "choose another folder",
-        ),
-        (["reshape", "x", "y", "--output", "same", "--report", "./same"], "both --output and --report"),
-    ],
-)
-def test_places_that_make_no_sense_are_refused(monkeypatch, capsys, tmp_path, arguments, words):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("")
-    assert words in refused(monkeypatch, capsys, arguments)
-
-
-FAILING = {
-    "observe": ["observe", NETWORK, "--data", "nowhere.npz", "--output", "older"],
-    "check": ["check", NETWORK, "--data", "nowhere.npz", "--output", "older-folder"],
-    "check --low": ["check", NETWORK, "--data", "digits", "--low", "1", "--high", "0"],
-    "benchmark": [
-        *("benchmark", NETWORK, "--train", "digits", "--test", "digits", "--monitor", "Nonsense"),
-        *("--checkpoint", "cells", "--readouts", "rows", "--output", "older"),
-    ],
-    "mira": ["mira", NETWORK, "--train", "nowhere.npz", "--test", "digits", "--output", "older"],
-    "merge": ["merge", "nowhere", "--output", "older"],
-    "report": ["report", "nowhere", "--output", "older"],
-    "reshape": ["reshape", "nowhere", "nowhere", "--output", "older"],
-    "sample": ["sample", "nowhere:function", "--shape", "3", "--output", "older"],
-    "precision": ["precision", "nowhere", "labels", "--output", "older"],
-}
-
-
-@pytest.mark.parametrize("command", FAILING)
-def test_after_status_2_nothing_new_is_there_and_what_is_older_is_called_so(
-    monkeypatch, capsys, tmp_path, command
-):
-    monkeypatch.chdir(tmp_path)
-    said = refused(monkeypatch, capsys, FAILING[command])
-    assert "earlier" not in said
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "older").write_text("from last week")
-    (tmp_path / "older-folder").mkdir()
-    (tmp_path / "older-folder" / "report.html").write_text("from last week")
-    before = sorted(tmp_path.rglob("*"))
-    older = next((word for word in FAILING[command] if word.startswith("older")), None)
-    said = refused(monkeypatch, capsys, FAILING[command])
-    if older:
-        assert said.endswith(f"; {older} is from an earlier run and was left as it was")
-    assert sorted(tmp_path.rglob("*")) == before
-    assert (tmp_path / "older").read_text() == "from last week"
-
-
-def test_a_check_that_fails_while_it_writes_leaves_the_earlier_one_whole(monkeypatch, capsys, tmp_path):
-    class Unsaved:
-        guard = watch = passed = None
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(assay, "check_network", lambda *_, **__: Unsaved())
-    monkeypatch.setattr(assay, "save", lambda _, path: path.write_text("new"))
-    (tmp_path / "assay-check").mkdir()
-    (tmp_path / "assay-check" / "check.safetensors").write_text("old")
-    said = refused(monkeypatch, capsys, ["check", NETWORK, "--data", "digits"])
-    assert said.count("assay-check is from an earlier run and was left as it was") == 1
-    assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == ["old"]
-
-
-def test_what_could_not_be_decided_says_too_what_is_older(monkeypatch, capsys, tmp_path):
-    def undecided(output):
-        raise typer.Exit(3)
-
-    undecided.__signature__ = inspect.Signature(
-        [inspect.Parameter("output", inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[Path, Written()])]
-    )
-    (tmp_path / "result").write_text("old")
-    with pytest.raises(typer.Exit):
-        with_places(undecided)(output=tmp_path / "result")
-    assert "result is from an earlier run" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", sorted(WRITING))
-def test_a_negative_seed_is_one_sentence(monkeypatch, capsys, tmp_path, command):
-    monkeypatch.chdir(tmp_path)
-    name = WRITING[command][0]
-    callback = next(c.callback for c in app.registered_commands if c.callback.__name__ == name)
-    if "seed" in inspect.signature(callback).parameters:
-        said = refused(monkeypatch, capsys, [*WRITING[command], "x.svg", "--seed", "-1"])
-        assert said.startswith("Invalid value for '--seed': expected 0 or more, got -1; see ")
 
 
 def test_help_shows_a_flag_without_a_type(run):

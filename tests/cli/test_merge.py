@@ -51,12 +51,24 @@ def test_counts_of_services_and_of_predictions_add_up_too(folder):
     assert "15 inputs of 2 files" in run("service", "device-0.safetensors").output
     reference = trace(60, 9)
     labelled = Trace(reference.logits, reference.features, reference.predictions)
-    estimator = assay.AccuracyEstimator.fit(labelled, window=20)
+    estimator = assay.AccuracyEstimator(window=20).fit(labelled)
     for number in range(2):
         assay.save(estimator.count(trace(40, number)), f"counts-{number}")
     assert run("counts-0", "counts-1", "--output", "counts").exit_code == 0
     both = estimator.count(trace(40, 0)) + estimator.count(trace(40, 1))
     assert assay.load("counts").to_frame().equals(both.to_frame())
+
+
+def test_what_is_counted_twice_is_refused_also_under_another_name(folder):
+    (folder / "copy").write_bytes((folder / "device-1.safetensors").read_bytes())
+    for command in (["merge"], ["reshape", "trace"]):
+        assay.save(trace(20, 5), "trace")
+        for files in (["device-1.safetensors"] * 2, ["device-1.safetensors", "device-0.safetensors", "copy"]):
+            result = CliRunner().invoke(app, [*command, *files])
+            assert isinstance(result.exception, assay.AssayError), result.output
+            assert "once" in str(result.exception)
+            assert files[-1] in str(result.exception)
+    assert not (folder / "merged.safetensors").exists()
 
 
 def test_what_does_not_add_up_is_named_and_nothing_is_written(folder):
@@ -67,7 +79,7 @@ def test_what_does_not_add_up_is_named_and_nothing_is_written(folder):
         return str(result.exception)
 
     assay.save(Histogram.of(trace(5, 0), Bins(width=1.0, overflow=True)), "wider")
-    assert "wider does not add up" in error("wider")
+    assert "wider cannot be added" in error("wider")
     assay.save(trace(3, 0), "trace")
     assert "expected a Histogram in trace, got a Trace" in error("trace")
     (folder / "cut").write_bytes((folder / "device-1.safetensors").read_bytes()[:-5])

@@ -103,8 +103,8 @@ def test_options_of_images(source, shape):
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("a.npz?splitt=test", r"a.npz: .* its kind \(inputs, labels, split, scale\), got 'splitt'"),
-        ("photos?scale=2", r"photos: expected options of its kind \(size, channels, classes\), got 'scale'"),
+        ("a.npz?splitt=test", r"a.npz: .* its reader \(inputs, labels, split, scale\), got 'splitt'"),
+        ("photos?scale=2", r"photos: .* options of its reader \(size, channels, classes\), got 'scale'"),
         ("a.npz?scale=big", r"number to divide by after scale=, got 'big'; .* a.npz\?scale=255"),
         ("a.npz?scale=", r"after scale=, got ''"),
         ("a.npz?split", r"a.npz\?name=value&name=value, got 'split' in a.npz\?split"),

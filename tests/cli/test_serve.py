@@ -5,7 +5,7 @@ import torch
 
 import assay
 from assay import Guard, Network
-from assay.cli.serve import _guard, _watch
+from assay.cli.serve import _build_watch, _load_guard
 from assay.errors import AssayError
 from assay.monitors import ActivationBox
 
@@ -22,7 +22,7 @@ def factory():
 
 
 def watch_of(guard, reference=None, layer="penultimate"):
-    return _watch(guard, reference, None, layer, 0.1, 20, 0.01, 1)
+    return _build_watch(guard, reference, None, layer, 0.1, 20, 0.01, 1)
 
 
 @pytest.fixture
@@ -36,13 +36,13 @@ def folder(tmp_path, monkeypatch):
     network = Network(linearless.factory(), layers="0")
     images = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     trace = network.observe((images, network.observe(images).predictions))
-    assay.save(Guard(network, ActivationBox("0").fit(trace)).calibrate(trace, 0.2), tmp_path / "guard")
+    assay.save(Guard(network, ActivationBox(layer="0").fit(trace)).calibrate(trace, 0.2), tmp_path / "guard")
     assay.save(trace, tmp_path / "clean")
     return tmp_path
 
 
 def test_the_guard_brings_its_own_layers(folder):
-    guard = _guard(folder / "guard", "linearless:factory")
+    guard = _load_guard(folder / "guard", "linearless:factory")
     assert guard.network.layers == ("0",)
     images = torch.rand(5, 1, 8, 8)
     assert len(watch_of(guard)(images)) == 5
@@ -52,11 +52,11 @@ def test_the_guard_brings_its_own_layers(folder):
 
 
 def test_the_histogram_may_be_of_another_layer(folder):
-    network = _guard(folder / "guard", "linearless:factory").network
+    network = _load_guard(folder / "guard", "linearless:factory").network
     images = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     assay.save(network.watching(["2"]).observe(images), folder / "both")
-    watched = watch_of(_guard(folder / "guard", "linearless:factory"), folder / "both", "2")
+    watched = watch_of(_load_guard(folder / "guard", "linearless:factory"), folder / "both", "2")
     watched(images[:7])
     assert watched.histogram.total == 7
     with pytest.raises(AssayError, match="'2'"):
-        watch_of(_guard(folder / "guard", "linearless:factory"), folder / "clean", "2")
+        watch_of(_load_guard(folder / "guard", "linearless:factory"), folder / "clean", "2")

@@ -15,7 +15,7 @@ from assay.data import memory, read, read_csv, read_idx, read_images, read_input
 from assay.errors import InputError
 
 GB = 10**9
-NO_ROOM = r"that are free, got .* once unpacked"
+NO_ROOM = r"of free memory, got .* once unpacked"
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def free(monkeypatch):
     """Says how much memory there is."""
 
     def there_is(size):
-        for name in ("memory", "table"):
+        for name in ("memory", "delimited"):
             monkeypatch.setattr(f"assay.data.{name}.free_memory", lambda: size)
 
     return there_is
@@ -52,9 +52,7 @@ def whole(array):
 def test_an_npz_is_refused_by_what_its_arrays_announce(tmp_path, free):
     free(10 * GB)
     big, small = header((1_000_000, 1000)), whole(np.zeros(2, int))
-    sentence = (
-        r"bomb\.npz: expected data that fit into the 10\.0 GB of memory that are free, got 12\.0 GB once"
-    )
+    sentence = r"bomb\.npz: expected data that fit into the 10\.0 GB of free memory, got 12\.0 GB once"
     for members in ({"x": big, "y": small}, {"x": whole(np.zeros((2, 3))), "y": header((10**9,))}):
         with pytest.raises(InputError, match=sentence):
             read_npz(packed(tmp_path / "bomb.npz", **members))
@@ -92,7 +90,7 @@ def test_an_idx_file_is_refused_by_its_header_and_never_read_beyond_it(tmp_path,
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(struct.pack(">4BI", 0, 0, 8, 1, 1000) + bytes(1000))
     assert len(read_idx(path)[0]) == 1000
     free(1_000_000)
-    with pytest.raises(InputError, match=r"the 1\.0 MB of memory that are free, got 3\.9 MB"):
+    with pytest.raises(InputError, match=r"the 1\.0 MB of free memory, got 3\.9 MB"):
         read_idx(path)
     path.write_bytes(gzip.compress(struct.pack(">4B3I", 0, 0, 8, 3, 1, 2, 2) + bytes(10**7)))
     with pytest.raises(InputError, match=r"expected 20 bytes .* got more"):

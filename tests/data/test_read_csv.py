@@ -77,7 +77,7 @@ def test_numbers_can_be_names(write):
         ('a,label\n1,"0\n', "cannot be read as a table"),
         ("a,label\n1,0.5\n", "whole class numbers, got 0.5"),
         ("a,b\n1,2\n", r"label column under a usual name, got the columns \['a', 'b'\]"),
-        ("label\n1\n", "beside the labels"),
+        ("label\n1\n", "besides the labels"),
         ("a,label\n", "rows of data, got none"),
         ("", "empty file"),
         ("\n\n", "cannot be read as a table"),
@@ -114,3 +114,15 @@ def test_any_table_comes_back(tmp_path_factory, rows):
     # pandas reads a double to the last bit or the one beside it; single precision is far coarser.
     np.testing.assert_allclose(inputs.numpy(), expected, rtol=1e-7, atol=1e-45)
     assert labels.tolist() == [label for *_, label in rows]
+
+
+def test_names_that_were_numbered_here_come_with_a_note_of_their_numbers(write):
+    path = write("x,label\n1,malignant\n2,benign\n")
+    guessed = read_csv(path)
+    assert guessed.labels.tolist() == [1, 0]
+    assert "benign = 0, malignant = 1" in guessed.note
+    told = read_csv(path, classes=("malignant", "benign"))
+    assert (told.labels.tolist(), told.note) == ([0, 1], "")
+    assert read_csv(write("x,label\n1,1\n2,0\n")).note == ""
+    many = read_csv(write("x,label\n" + "\n".join(f"{row},c{row:02}" for row in range(30))))
+    assert "c07 = 7, ..., c29 = 29" in many.note

@@ -104,7 +104,7 @@ def test_what_is_wrong_with_inputs_is_said(tmp_path):
     np.savez(tmp_path / "data.npz", other=IMAGES)
     with pytest.raises(InputError, match="array of inputs under a usual name"):
         read_inputs(tmp_path / "data.npz")
-    with pytest.raises(InputError, match="options of its kind"):
+    with pytest.raises(InputError, match="options of its reader"):
         read_inputs(tmp_path / "data.npz", labels="y")
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="a folder with images"):

@@ -49,7 +49,7 @@ def test_unknown_sources_and_options_are_refused(sources):
     (sources / "model.pt").write_bytes(b"x")
     with pytest.raises(InputError, match="got another kind"):
         read(sources / "model.pt")
-    with pytest.raises(InputError, match=r"a.npz: expected options of its kind \(inputs, .*got 'size'"):
+    with pytest.raises(InputError, match=r"a.npz: expected options of its reader \(inputs, .*got 'size'"):
         read(sources / "a.npz", size=3)
     with pytest.raises(InputError, match="one split of a dataset"):
         read(3)

@@ -230,7 +230,7 @@ def test_bad_input_gets_one_clear_sentence(network, inputs, labels):
         fgsm_direction(network, inputs, labels, "l3")
     with pytest.raises(InputError, match="expected epsilon of at least 0, got -1"):
         fgsm(network, inputs, labels, -1)
-    with pytest.raises(InputError, match="expected labels from 0 to 3, got"):
+    with pytest.raises(InputError, match="expected labels from 0 to 3"):
         fgsm_direction(network, inputs, labels + 4)
     with pytest.raises(InputError, match="expected a direction of shape"):
         attacked(inputs, torch.zeros(20, 3), 0.1)

@@ -38,14 +38,15 @@ def network(tmp_path):
 
 
 def test_an_onnx_file_is_scored_with_random_signs_and_says_why_not_with_fgsm(network):
-    inputs = torch.randn(300, 4, generator=torch.Generator().manual_seed(1))
-    data = inputs, network.observe(inputs).predictions
+    inputs = torch.randn(600, 4, generator=torch.Generator().manual_seed(1))
+    labels = network.observe(inputs).predictions
+    train, test = ((inputs[rows], labels[rows]) for rows in (slice(300), slice(300, None)))
     with pytest.raises(GradientError, match="perturbation='random_sign'"):
-        assay.mira_score(network, data, data)
+        assay.mira_score(network, train, test)
     result = assay.mira_score(
-        network, data, data, perturbation="random_sign", accuracy_threshold=0.8, steps=3, resamples=20
+        network, train, test, perturbation="random_sign", accuracy_threshold=0.8, steps=3, resamples=20
     )
     assert np.isfinite(result.score)
     assert result.dimensions == 6
     with pytest.raises(InputError, match="choose from"):
-        assay.mira_score(network, data, data, layer="h")
+        assay.mira_score(network, train, test, layer="h")

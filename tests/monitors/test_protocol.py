@@ -54,7 +54,9 @@ SECOND = Network(module(1))
 ARGUMENTS = {
     "allowed": lambda: [0, 1],
     "epochs": lambda: 2,
+    "frequencies": lambda: 40,
     "high": lambda: 0.9,
+    "layers": lambda: ["penultimate"],
     "low": lambda: 0.0,
     "members": lambda: [Energy(), monitors.Mahalanobis()],
     "network": lambda: NETWORK,
@@ -63,9 +65,11 @@ ARGUMENTS = {
 }
 """By name: values for arguments that have no default, and for those whose default is slow."""
 
-SLOW = {"epochs"}
+SLOW = {"epochs", "frequencies"}
 
 VARIANTS = {
+    "ASH-B": lambda: monitors.ASH(variant="B", percentile=60),
+    "ASH-P": lambda: monitors.ASH(variant="P", percentile=60),
     "AllOf-abstraction": lambda: monitors.AllOf([Energy(), monitors.GaussianInterval()]),
     "ODIN-still": lambda: monitors.ODIN(NETWORK, magnitude=0.0),
     "Reconstruction-per-class": lambda: monitors.Reconstruction(per_class=True, epochs=1),
@@ -74,6 +78,7 @@ VARIANTS = {
     "Mahalanobis-per-class": lambda: monitors.Mahalanobis(covariance="per_class"),
     "Mahalanobis-ledoit-wolf": lambda: monitors.Mahalanobis(estimator="ledoit_wolf"),
     "Mahalanobis-perturbed": lambda: monitors.Mahalanobis(network=NETWORK, magnitude=0.01),
+    "OpenMax-limited": lambda: monitors.OpenMax(tail=5, top=2, limit=20),
     "RelativeMahalanobis-oas": lambda: monitors.RelativeMahalanobis(estimator="oas"),
     "KNN-sampled": lambda: monitors.KNN(k=3, limit=20),
     "ReAct-KLMatching": lambda: monitors.ReAct(monitors.KLMatching(), limit=40),
@@ -381,6 +386,10 @@ def evaluated(expression, monitor, **symbols):
     return eval(expression, {"__builtins__": {"len": len}}, names | symbols)
 
 
+def directions(monitor):
+    return monitor.axes_.shape[-1] if hasattr(monitor, "axes_") else 0
+
+
 @pytest.mark.parametrize("cls", public_monitors())
 def test_the_state_takes_the_bytes_the_metadata_say(cls, wide):
     monitor = build_by_name(cls).fit(wide)
@@ -393,7 +402,7 @@ def test_the_state_takes_the_bytes_the_metadata_say(cls, wide):
         for weights in networks.values()
         for weight in weights.values()
     )
-    symbols = {"C": 5, "d": FEATURES, "M": kept, "W": trained}
+    symbols = {"C": 5, "d": FEATURES, "M": kept, "W": trained, "q": directions(monitor)}
     stated = evaluated(cls.metadata.state or "0", monitor, **symbols)
     assert math.isclose(monitor.nbytes - beside, stated, rel_tol=0.1, abs_tol=64)
 
@@ -407,5 +416,6 @@ def test_matrix_products_cost_no_more_than_the_metadata_say(cls, wide):
         with FlopCounterMode(display=False) as counter:
             run(wide)
         symbols = {"N": FITTED, "M": FITTED, "C": 5, "d": FEATURES, "v": wide.inputs[0].numel()}
+        symbols["q"] = directions(monitor)
         # A multiplication and an addition each, and lower terms.
         assert counter.get_total_flops() <= 3 * evaluated(expression or "0", monitor, **symbols)

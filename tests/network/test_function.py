@@ -104,7 +104,7 @@ def test_what_a_function_cannot_do_is_said(forest, data, tmp_path):
     with pytest.raises(GradientError, match="black box"):
         network.gradient(torch.from_numpy(data[0]), lambda trace: trace.logits[:, 0])
     guard = guard_of(network, data[0])
-    with pytest.raises(InputError, match="a Python function; export the model by its own library"):
+    with pytest.raises(InputError, match="a Python function; export the model with its own library"):
         guard.export(tmp_path / "guard.onnx", example=torch.from_numpy(data[0][:1]))
     with pytest.raises(InputError, match="pass predict_proba itself"):
         Network.from_function(forest)

@@ -109,13 +109,33 @@ def test_the_module_is_left_as_it_was_also_after_an_error(module, inputs):
     statistics = module.norm.running_mean.clone()
     network = assay.Network(module, layers=("conv", "penultimate"))
     network.observe(inputs)
-    with pytest.raises(InputError, match=r"Classifier takes, got torch.float32 \(2, 5, 6, 6\)") as caught:
+    words = r"Classifier takes such as float32 \(rows, 1, 6, 6\), got float32 \(rows, 5, 6, 6\)"
+    with pytest.raises(InputError, match=words) as caught:
         network.observe(torch.rand(2, 5, 6, 6))
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert "\n" not in str(caught.value)
     assert [part.training for part in module.modules()] == modes
     assert torch.equal(module.norm.running_mean, statistics)
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+
+
+def test_an_error_on_inputs_that_went_through_before_is_the_modules_own():
+    class Moody(torch.nn.Linear):
+        sick = False
+
+        def forward(self, x):
+            if self.sick:
+                raise RuntimeError("out of order")
+            return super().forward(x)
+
+    module, rows = Moody(4, 2), torch.rand(3, 4)
+    network = assay.Network(module)
+    network.observe(rows)
+    module.sick = True
+    with pytest.raises(RuntimeError, match="out of order") as caught:
+        network.observe(rows.double())
+    assert not isinstance(caught.value, assay.AssayError)
+    assert caught.value.__notes__ == ["assay: in the forward pass of Moody"]
 
 
 def test_observation_leaves_no_graph_and_calls_are_differentiable(module, inputs):

@@ -8,7 +8,9 @@ import torch
 from torch import nn
 
 from assay import Guard, Network
+from assay.errors import InputError
 from assay.monitors import Energy, MonteCarloDropout
+from assay.network.taps import PENULTIMATE, layer_outputs, modules_of
 
 
 class Gate(nn.Module):
@@ -100,12 +102,24 @@ def test_a_pass_that_fails_gives_the_mode_back_and_keeps_others_safe():
     expected = network.observe(rows(1)).logits
     layers[2].reached = lambda: network.observe(torch.zeros(2, 5))  # a wrong width, inside another pass
 
-    with pytest.raises(RuntimeError):
+    with pytest.raises(InputError, match="forward pass fails"):
         network.observe(rows(1))
     assert all(modes(layers))
     layers[2].reached = lambda: None
     assert torch.equal(network.observe(rows(1)).logits, expected)
     assert all(modes(layers))
+
+
+def test_a_hook_that_torch_is_just_adding_does_not_disturb_another_thread():
+    layers = module()
+    parts = modules_of(layers)
+    with (
+        layer_outputs(layers, [PENULTIMATE], parts, lambda _, output: output),
+        ThreadPoolExecutor(1) as other,
+    ):
+        for part in parts:
+            part._forward_pre_hooks_with_kwargs.clear()  # torch sets this after it has added the hook
+        assert other.submit(layers, rows(1)).result().shape[0] == len(rows(1))
 
 
 def test_thinned_passes_do_not_thin_those_of_other_threads():

@@ -116,7 +116,7 @@ def test_volatility_alone_is_enough_and_its_share_of_doubt_is_paid():
     volatility.update(changed)
     state = watch.update(alarms(0.05, 6000, 2), volatility)
     assert state.alarm
-    capitals = watch.staked_.log_capital, volatility.evidence_.log_evidence
+    capitals = watch.stakes_.log_capital, volatility.evidence_.log_evidence
     assert watch.log_evidence_ == pytest.approx(max(capitals) - math.log(2), abs=0.01)
     with pytest.raises(InputError, match=r"below 0\.015, got 0\.05"):
         watch.update(quiet, VolatilityWatch(500, false_alarm_rate=0.05).calibrate(clean))

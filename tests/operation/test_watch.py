@@ -11,7 +11,7 @@ import assay
 from assay import Bins, DriftWatch, Guard, Histogram, Network, VolatilityWatch, Watch
 from assay.errors import InputError, NotFittedError
 from assay.monitors import ActivationPattern, Energy
-from assay.operation.watch import HELD
+from assay.operation.watch import COUNTED_TOGETHER
 
 WINDOW = 50
 
@@ -50,7 +50,7 @@ def watch_of(guard, clean, bins):
         bins,
         VolatilityWatch(WINDOW).calibrate(clean[300:], resamples=50),
         drift=DriftWatch().calibrate(guard.judge(clean[300:]).alarm),
-        estimator=assay.AccuracyEstimator.fit(clean[300:], window=WINDOW),
+        estimator=assay.AccuracyEstimator(window=WINDOW).fit(clean[300:]),
     )
 
 
@@ -62,7 +62,7 @@ def test_verdicts_are_the_guards_and_counts_are_of_all_rows(guard, clean, bins):
         assert torch.equal(verdict.alarm, expected.alarm)
         assert torch.equal(verdict.scores, expected.scores)
     rows = torch.cat(parts)
-    state = watched.state
+    state = watched.state_now()
     trace = guard.network.observe(rows)
     assert state.predictions == len(rows) == 442
     assert state.cancelled == int(guard(rows).alarm.sum())
@@ -72,7 +72,7 @@ def test_verdicts_are_the_guards_and_counts_are_of_all_rows(guard, clean, bins):
     assert state.volatility == alone.update(trace)
     drift = DriftWatch().calibrate(guard.judge(clean[300:]).alarm)
     assert state.drift.alarm_rate == drift.update(guard(rows).alarm).alarm_rate
-    estimator = assay.AccuracyEstimator.fit(clean[300:], window=WINDOW)
+    estimator = assay.AccuracyEstimator(window=WINDOW).fit(clean[300:])
     last = estimator.estimate(estimator.count(trace[350:400]))  # the last full window of 442 rows
     assert state.estimates.to_frame().equals(last.to_frame())
 
@@ -87,7 +87,7 @@ def test_what_is_not_counted_does_not_stop_the_guard(guard, network, clean):
     fits = (features <= 1).all(dim=1)
     assert 0 < fits.sum() < 39
     assert watched.histogram.total == int(fits.sum())
-    assert watched.state.uncounted == 40 - int(fits.sum())
+    assert watched.state_now().uncounted == 40 - int(fits.sum())
 
 
 def test_threads_lose_nothing_and_mix_nothing(guard, clean, bins):
@@ -108,7 +108,7 @@ def test_threads_lose_nothing_and_mix_nothing(guard, clean, bins):
     for thread in threads:
         thread.join()
     assert not wrong
-    assert watched.state.predictions == 5 * sum(range(1, 41)) == watched.state.volatility.rows
+    assert watched.state_now().predictions == 5 * sum(range(1, 41)) == watched.state_now().volatility.rows
     single = Histogram.of(guard.network.observe(torch.cat(parts)), bins)
     assert np.array_equal(watched.histogram.counts, 5 * single.counts)
 
@@ -122,9 +122,9 @@ def test_kept_counts_are_taken_up_as_if_nothing_had_happened(guard, clean, bins,
     first.keep(path)
     second = watch_of(guard, clean, bins)
     assert second.resume(path)
-    assert second.state.volatility == first.state.volatility
+    assert second.state_now().volatility == first.state_now().volatility
     whole(after), second(after)
-    one, other = whole.state, second.state
+    one, other = whole.state_now(), second.state_now()
     assert (one.predictions, one.cancelled) == (other.predictions, other.cancelled)
     assert one.volatility == other.volatility
     assert one.drift == other.drift
@@ -136,12 +136,12 @@ def test_kept_counts_are_taken_up_as_if_nothing_had_happened(guard, clean, bins,
 
 def test_rows_are_counted_in_time(guard, bins):
     watched = Watch(guard, bins)
-    for _ in range(HELD - 1):
+    for _ in range(COUNTED_TOGETHER - 1):
         watched(inputs(1, 0))
     assert watched._histogram is None  # held back
     watched(inputs(1, 0))
-    assert watched._histogram.total == HELD
-    assert watched._held_rows == 0
+    assert watched._histogram.total == COUNTED_TOGETHER
+    assert watched._pending_rows == 0
 
 
 def test_an_exported_guard_is_watched_alike(guard, clean, bins, tmp_path):
@@ -153,7 +153,7 @@ def test_an_exported_guard_is_watched_alike(guard, clean, bins, tmp_path):
     assert np.abs(ours.histogram.counts - theirs.histogram.counts).sum() <= 4  # rounding at a bin's edge
     ours.keep(tmp_path / "counts")
     assert theirs.resume(tmp_path / "counts")
-    assert theirs.state.predictions == 120
+    assert theirs.state_now().predictions == 120
     guard.export(tmp_path / "plain.onnx")
     with pytest.raises(InputError, match="features=True"):
         Watch(assay.OnnxGuard(tmp_path / "plain.onnx"), bins)
@@ -172,6 +172,8 @@ def test_bad_input_is_said(guard, network, clean, bins, tmp_path):
         Watch(guard).histogram  # noqa: B018
     with pytest.raises(NotFittedError):
         Watch(guard, volatility=VolatilityWatch())
+    with pytest.raises(NotFittedError, match="fitted AccuracyEstimator"):
+        Watch(guard, estimator=assay.AccuracyEstimator())
 
 
 def test_counts_of_another_fit_are_refused(network, clean, tmp_path):
@@ -200,21 +202,21 @@ def test_nobody_waits_for_the_identity_of_the_guard(guard, clean, bins, tmp_path
 
 def test_estimates_of_another_reference_are_refused_and_nothing_is_taken_up(guard, clean, tmp_path):
     one, other = (
-        Watch(guard, estimator=assay.AccuracyEstimator.fit(clean[part], window=WINDOW))
+        Watch(guard, estimator=assay.AccuracyEstimator(window=WINDOW).fit(clean[part]))
         for part in (slice(300), slice(300, 600))
     )
     one(inputs(1024, 1))
     one.keep(tmp_path / "counts")
     with pytest.raises(InputError, match="got another estimator"):
         other.resume(tmp_path / "counts")
-    assert other.state.predictions == 0
+    assert other.state_now().predictions == 0
 
 
 def test_counts_of_something_else_are_refused(guard, network, clean, bins, tmp_path):
     path = tmp_path / "counts"
     watch_of(guard, clean, bins).keep(path)
     other = Guard(network, guard.monitor, threshold=1.0)
-    with pytest.raises(InputError, match="got another guard and clean reference; go on"):
+    with pytest.raises(InputError, match="got another guard and clean reference; continue"):
         watch_of(other, clean, bins).resume(path)
     filled = watch_of(guard, clean, bins)
     filled(inputs(3, 1))

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 import assay
 from assay import Bins, Histogram, Trace
 from assay.cli import app
+from assay.errors import MissingLabelsError
 
 
 def saved(folder, name, share, seed, count=600):
@@ -65,6 +66,19 @@ def test_the_gate_decides_the_exit_status(folder):
     arguments = (folder / "test.trace", folder / "live.trace", "--least-indicator")
     assert run(*arguments, "0.3").exit_code == 0
     assert run(*arguments, "0.9").exit_code == 1
+    undecided = run(*arguments, "0.65")
+    assert undecided.exit_code == 3
+    assert "cannot decide: the first indicator lies between" in undecided.stderr
+
+
+@pytest.mark.parametrize("asked", [("--least-indicator", "0.9"), ("--indicator", "accuracy")])
+def test_an_indicator_without_labels_is_refused_before_any_work(folder, asked, monkeypatch):
+    labelled = assay.load(folder / "test.trace")
+    assay.save(Trace(labelled.logits, labelled.features), folder / "unlabelled.trace")
+    monkeypatch.setattr(assay, "reshape", None)
+    done = run(folder / "unlabelled.trace", folder / "0.hist", *asked)
+    assert isinstance(done.exception, MissingLabelsError)
+    assert "without labels" in str(done.exception)
 
 
 def test_what_cannot_match_cannot_be_decided(folder):

@@ -117,9 +117,9 @@ def test_margins_come_from_the_two_largest_whatever_the_number_of_classes():
         (np.ones((10, 2, 2)), "shape"),
         (np.array([[2.0, -1.0]] * 9), "softmax"),
         (np.array([[3.0, 4.0]] * 9), "softmax"),
-        (np.array([[0.5, 0.5]] * 9 + [[np.nan, 0.5]]), "row 9 holds NaN"),
+        (np.array([[0.5, 0.5]] * 9 + [[np.nan, 0.5]]), "row 9 contains NaN"),
         (np.array([[np.inf, 0.5]] * 9), "infinity"),
-        ("probabilities", "no table of numbers"),
+        ("probabilities", "not a table of numbers"),
     ],
 )
 def test_what_is_no_table_of_probabilities_is_refused_with_a_sentence(rows, words):

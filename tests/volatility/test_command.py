@@ -94,7 +94,7 @@ def test_a_bad_row_is_an_alarm_and_the_rest_is_still_read(run, tmp_path):
     facts = json.loads(result.output)
     assert result.exit_code == 1
     assert (facts["rows"], facts["bad_rows"]) == (400, 4)
-    assert facts["alarms"] == ["rows that are no probabilities"]
+    assert facts["alarms"] == ["rows that are not probabilities"]
 
 
 def test_a_watch_goes_on_from_file_to_file(run, tmp_path):
@@ -165,11 +165,11 @@ def test_bad_rows_of_this_run_are_in_its_verdict_and_those_of_an_earlier_one_are
     rows[3] = np.nan
     first = run(written(tmp_path / "bad.npz", rows), *BEGUN)
     assert first.exit_code == 1
-    assert "Alarm: rows that are no probabilities" in first.output
+    assert "Alarm: rows that are not probabilities" in first.output
     second = run(written(tmp_path / "good.npz", clean(400, 6)), *BEGUN)
     assert second.exit_code == 0
     assert "No alarm." in second.output
-    assert "1 rows were no probabilities" in second.output
+    assert "1 rows were not probabilities" in second.output
 
 
 def test_a_plot_is_written(run, tmp_path):
@@ -209,7 +209,8 @@ def test_a_pipe_is_heard_while_it_is_still_open(run, monkeypatch):
     [
         ("none.csv", None, "found none"),
         ("words.csv", b"these are\nwords only\n", "expected rows of probabilities"),
-        ("broken.npz", b"nonsense", "cannot be read"),
+        ("broken.npz", b"PK nonsense", "cannot be read"),
+        ("other.npz", b"nonsense", "expected an npz or npy file"),
     ],
 )
 def test_wrong_use_is_one_sentence(tmp_path, name, content, words):

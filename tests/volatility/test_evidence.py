@@ -6,9 +6,9 @@ from scipy.integrate import quad
 from scipy.stats import binomtest
 
 from assay.volatility import VolatilityWatch, compare_volatility
-from assay.volatility.clean_reference import Reference
-from assay.volatility.comparison import compared, window_log_vcs
-from assay.volatility.evidence import Evidence, Staked, _calibrator
+from assay.volatility.clean_reference import CleanReference
+from assay.volatility.comparison import compare_log_vcs, window_log_vcs
+from assay.volatility.evidence import Evidence, Stakes, _calibrator
 
 
 def certainties(generator, count):
@@ -16,7 +16,7 @@ def certainties(generator, count):
 
 
 def sequential(clean, stream, rate, window=50, block=1):
-    reference = Reference.of_margins(clean, window, block=block, resamples=200)
+    reference = CleanReference.of_margins(clean, window, block=block, resamples=200)
     evidence = Evidence(reference, rate)
     evidence.add_rows(stream[::block])
     for log_vc in window_log_vcs(stream, window):
@@ -56,7 +56,7 @@ def test_where_neighbours_are_alike_blocks_keep_the_rate_and_single_rows_do_not(
 def test_the_t_test_of_disjoint_windows_keeps_its_rate():
     generator = np.random.default_rng(1)
     alarms = sum(
-        compared(*(window_log_vcs(certainties(generator, 500), 50) for _ in range(2)), 50, 0.1).alarm
+        compare_log_vcs(*(window_log_vcs(certainties(generator, 500), 50) for _ in range(2)), 50, 0.1).alarm
         for _ in range(300)
     )
     assert not_above(alarms, 300, 0.1)
@@ -70,7 +70,8 @@ def test_the_t_test_of_overlapping_sets_does_not_which_is_why_it_is_not_offered(
         return np.array([float(window_log_vcs(generator.choice(pool, 50, False), 50)[0]) for _ in range(25)])
 
     alarms = sum(
-        compared(*(sets(certainties(generator, 100)) for _ in range(2)), 50, 0.05).alarm for _ in range(60)
+        compare_log_vcs(*(sets(certainties(generator, 100)) for _ in range(2)), 50, 0.05).alarm
+        for _ in range(60)
     )
     assert alarms > 0.3 * 60
 
@@ -96,20 +97,20 @@ def test_the_calibrator_is_a_fair_bet():
 
 
 def test_capital_is_staked_piece_by_piece_and_none_is_made_or_lost():
-    staked = Staked.on(7)
+    stakes = Stakes.on(7)
     for _ in range(20):
-        staked.play(0.0)
-        assert staked.log_capital == pytest.approx(0.0, abs=1e-12)
+        stakes.play(0.0)
+        assert stakes.log_capital == pytest.approx(0.0, abs=1e-12)
 
 
 def test_capital_by_brute_force_over_all_start_times():
     returns = np.random.default_rng(4).normal(size=(6, 3))
-    staked = Staked.on(3)
+    stakes = Stakes.on(3)
     for row in returns:
-        staked.play(row)
+        stakes.play(row)
     # Start at round j with prior 1/(j (j+1)), or never (1/7); three bets, evenly.
     by_hand = 1 / 7 + sum(np.exp(returns[j - 1 :].sum(axis=0)).mean() / (j * (j + 1)) for j in range(1, 7))
-    assert staked.log_capital == pytest.approx(np.log(by_hand))
+    assert stakes.log_capital == pytest.approx(np.log(by_hand))
 
 
 def test_the_odds_are_never_better_than_fair_on_clean_rows():
@@ -118,10 +119,10 @@ def test_the_odds_are_never_better_than_fair_on_clean_rows():
     generator = np.random.default_rng(5)
     beaten = 0
     for _ in range(200):
-        evidence = Evidence(Reference.of_margins(generator.uniform(size=300), 50, resamples=20), 0.2)
+        evidence = Evidence(CleanReference.of_margins(generator.uniform(size=300), 50, resamples=20), 0.2)
         chances = np.concatenate([evidence._lower, 1 - evidence._upper])
-        # won = log(1 + share (1/chance - 1)) for the last share, 0.9
-        odds = 0.9 / (np.expm1(evidence._won[:, -1]) + 0.9)
+        # _log_hit = log(1 + share (1/chance - 1)) for the last share, 0.9
+        odds = 0.9 / (np.expm1(evidence._log_hit[:, -1]) + 0.9)
         beaten += bool((chances > odds).any())
     assert not_above(beaten, 200, 0.1)
 
@@ -191,7 +192,7 @@ def test_the_alarm_says_which_way_the_certainties_went(window, margins, directio
 def test_where_volatility_alone_sounds_its_side_is_the_direction():
     clean = certainties(np.random.default_rng(9), 2000)
     for shift, direction in ((3.0, "less certain"), (-3.0, "more certain")):
-        evidence = Evidence(Reference.of_margins(clean, 50, resamples=1000), 0.1)
+        evidence = Evidence(CleanReference.of_margins(clean, 50, resamples=1000), 0.1)
         assert evidence.direction == ""
         for _ in range(10):
             evidence.add_window(evidence.reference.mean + shift)
@@ -202,6 +203,6 @@ def test_the_t_test_says_which_way_the_certainties_went():
     generator = np.random.default_rng(10)
     clean, lower = certainties(generator, 1000), 1 - certainties(generator, 1000)
     first, second = window_log_vcs(clean, 50), window_log_vcs(lower, 50)
-    assert compared(first, second, 50).direction == "less certain"
-    assert "the suspect being less certain" in compared(first, second, 50).summary()
-    assert "the suspect being more certain" in compared(second, first, 50).summary()
+    assert compare_log_vcs(first, second, 50).direction == "less certain"
+    assert "the suspect being less certain" in compare_log_vcs(first, second, 50).summary()
+    assert "the suspect being more certain" in compare_log_vcs(second, first, 50).summary()

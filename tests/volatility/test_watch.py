@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import assay
 from assay.errors import InputError, NotFittedError
-from assay.volatility import Reference
+from assay.volatility import CleanReference
 from assay.volatility.certainty import margin, margins
 from assay.volatility.probabilities import bad_rows
 from assay.volatility.watch import BAD_ROWS, LESS_CERTAIN, MORE_CERTAIN
@@ -36,7 +36,7 @@ def test_the_state_holds_log_vc_of_the_last_window(reference):
     for start in range(0, 357, 40):
         state = watch.update(rows[start : start + 40])
     assert state.log_vc == pytest.approx(np.log(assay.volatility_in_certainty(rows[-100:])), abs=1e-9)
-    assert (state.rows, state.held, state.full) == (357, 100, True)
+    assert (state.rows, state.window_rows, state.full) == (357, 100, True)
 
 
 def test_before_the_window_is_full_the_state_says_so(reference):
@@ -145,11 +145,11 @@ def test_a_bad_row_is_an_alarm_of_its_own_kind_and_the_watch_goes_on(reference):
     for bad in ([np.nan, 0.5, 0.5], [2.0, -1.0, 0.0], [5.0, 1.0, 0.2], [np.inf, 0.0, 0.0]):
         state = watch.update(bad)
         assert state.alarms == (BAD_ROWS,)
-        assert (state.bad_rows, state.held) == (1, 100)
+        assert (state.bad_rows, state.window_rows) == (1, 100)
     assert state.log_vc == pytest.approx(np.log(assay.volatility_in_certainty(good)), abs=1e-9)
     assert not watch.update(clean(10, 10)).alarm
     assert watch.bad_rows_ == 4
-    assert "Alarm: rows that are no probabilities" in watch.summary(), "of all that was seen"
+    assert "Alarm: rows that are not probabilities" in watch.summary(), "of all that was seen"
 
 
 def test_rows_over_other_classes_are_bad_rows(reference):
@@ -189,7 +189,7 @@ def test_wrong_use_is_one_sentence(reference):
 def test_the_reference_of_resampled_windows_is_that_of_fresh_windows():
     fresh = [np.log(assay.volatility_in_certainty(clean(200, 100 + seed))) for seed in range(400)]
     for count in (200, 300, 2000):
-        found = [Reference.of(clean(count, 5000 + seed), 200, resamples=100) for seed in range(40)]
+        found = [CleanReference.of(clean(count, 5000 + seed), 200, resamples=100) for seed in range(40)]
         # 400 fresh windows put the mean within 0.2 and the deviation within 0.15 of a deviation, at 3 sigma;
         # a resampled mean has the standard error it states, here averaged over 40 samples.
         error = np.std(fresh) * (0.15 + 3 * np.sqrt(200 / count / 40))
@@ -200,7 +200,7 @@ def test_the_reference_of_resampled_windows_is_that_of_fresh_windows():
 def test_blocks_widen_the_reference_of_a_stream_whose_neighbours_are_alike():
     rows = np.repeat(clean(300, 11), 10, axis=0) + 0.0
     rows = 0.98 * rows + 0.02 * clean(3000, 12)
-    single, blocks = (Reference.of(rows, 300, block=block, resamples=300) for block in (1, 10))
+    single, blocks = (CleanReference.of(rows, 300, block=block, resamples=300) for block in (1, 10))
     truth = [
         np.log(
             assay.volatility_in_certainty(

@@ -211,10 +211,10 @@ def test_a_skipped_item_has_no_score(client, store):
         ({"item": "x"}, "expected item, repeat and score"),
         ({"repeat": "5"}, "an item of this store"),
         ({"seconds": "9" * 20_000}, "at most"),
-        ({"seconds": "inf"}, "seconds from 0 on"),
-        ({"seconds": "1e999"}, "seconds from 0 on"),
-        ({"seconds": "nan"}, "seconds from 0 on"),
-        ({"seconds": "-1"}, "seconds from 0 on"),
+        ({"seconds": "inf"}, "seconds of at least 0"),
+        ({"seconds": "1e999"}, "seconds of at least 0"),
+        ({"seconds": "nan"}, "seconds of at least 0"),
+        ({"seconds": "-1"}, "seconds of at least 0"),
     ],
 )
 def test_answers_that_make_no_sense_are_said_to_be_so(client, store, changes, words):

@@ -216,7 +216,7 @@ def test_a_screen_reader_is_told_what_is_asked_what_can_be_done_and_what_happene
     tree = accessible(page)
     # Focus goes to the question, which is read out together with the text to judge.
     assert page.evaluate("document.activeElement.id") == "item"
-    assert ("heading", "How right is it to be sure of this?", shown(page)) in tree
+    assert ("heading", "How right is the model to be confident about this?", shown(page)) in tree
     buttons = [name for role, name, _ in tree if role == "button"]
     scores = ["0 wrong", "0.25 mostly wrong", "0.5 half", "0.75 mostly right", "1 right"]
     assert sorted(buttons) == sorted([*scores, "skip", "guideline"])

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from assay import Guard, Network, Watch
 from assay.errors import InputError
 from assay.monitors import MaxLogit
-from assay.web.listening import PromptConnection, address_of, is_this_machine, listening
+from assay.web.listening import PromptConnection, address_of, is_this_machine, listening_socket
 from assay.web.service import Limits, Service
 
 INFER = "/v2/models/guard/infer"
@@ -183,7 +183,7 @@ def test_other_machines_need_a_token_unless_insecure_is_said(host, monkeypatch):
         arguments = ["serve", "no.safetensors", "my:net", "--host", host, *options]
         return str(CliRunner().invoke(app, arguments).exception)
 
-    assert "or say --insecure" in error()
+    assert "or pass --insecure" in error()
     for more in (["--insecure"], ["--token", "secret"]):
         assert "found none; check the path" in error(*more)
 
@@ -247,13 +247,13 @@ def test_slow_bodies_keep_nobody_out(guard):
     async def many():
         service = Service(Watch(guard), limits=Limits(waiting=2))
         slow = begun(service, 40)
-        await until(lambda: service.held == 40)
-        assert (service.reading, service.taken) == (40, 0)
+        await until(lambda: service.body_bytes == 40)
+        assert (service.reading, service.waiting) == (40, 0)
         assert await whole(service).status() == 200
         for body in slow:
             body.leave()
         assert {await body.status() for body in slow} == {400}
-        assert (service.held, service.reading, service.taken) == (0, 0, 0)
+        assert (service.body_bytes, service.reading, service.waiting) == (0, 0, 0)
 
     asyncio.run(many())
 
@@ -265,7 +265,7 @@ def test_a_body_that_does_not_come_gets_a_408(guard):
         assert await slow.status() == 408
         assert (b"connection", b"close") in slow.sent[0]["headers"]
         assert b"within 0.01 seconds" in slow.sent[1]["body"]
-        assert (service.held, service.reading) == (0, 0)
+        assert (service.body_bytes, service.reading) == (0, 0)
 
     asyncio.run(late())
 
@@ -274,14 +274,14 @@ def test_bodies_on_their_way_are_bounded_together(guard):
     async def full():
         service = Service(Watch(guard), limits=Limits(waiting=2, body=1000))
         slow = begun(service, 2, b" " * 1000)
-        await until(lambda: service.held == 2000)
+        await until(lambda: service.body_bytes == 2000)
         assert await whole(service).status() == 503
         slow[0].leave()
         assert await slow[0].status() == 400
         assert await whole(service).status() == 200
         slow[1].give(b" ", more=True)
         assert await slow[1].status() == 413
-        assert service.held == 0
+        assert service.body_bytes == 0
 
     asyncio.run(full())
 
@@ -291,7 +291,7 @@ def test_bodies_on_their_way_are_bounded_together(guard):
 
 @contextlib.contextmanager
 def served(app, **options):
-    place = listening("127.0.0.1", 0)
+    place = listening_socket("127.0.0.1", 0)
     server = uvicorn.Server(
         uvicorn.Config(app, ws="none", log_config=None, **{"http": PromptConnection} | options)
     )
@@ -322,9 +322,9 @@ class Hasty(PromptConnection):
     idle_seconds = 0.02
     looks = 0
 
-    def _look(self, answered_before):
+    def _close_if_idle(self, answered_before):
         Hasty.looks += 1
-        super()._look(answered_before)
+        super()._close_if_idle(answered_before)
 
 
 def test_connections_that_ask_nothing_are_closed_and_those_being_answered_are_not(guard):
@@ -360,7 +360,7 @@ def test_over_a_real_connection(guard, caplog):
 
 
 def test_an_address_of_the_sixth_version():
-    with listening("::1", 0) as place:
+    with listening_socket("::1", 0) as place:
         assert address_of(place) == f"http://[::1]:{place.getsockname()[1]}"
     with pytest.raises(InputError, match=r"a free address, got no\.such\.invalid:0"):
-        listening("no.such.invalid", 0)
+        listening_socket("no.such.invalid", 0)

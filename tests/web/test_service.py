@@ -25,7 +25,7 @@ import assay
 from assay import Bins, DriftWatch, Guard, Network, VolatilityWatch, Watch
 from assay.errors import InputError
 from assay.monitors import MaxLogit
-from assay.web.listening import listening
+from assay.web.listening import listening_socket
 from assay.web.service import Limits, Service
 
 PATIENCE = 300.0
@@ -64,7 +64,7 @@ def watch(guard, clean):
         Bins.from_data(clean, width=0.2),
         VolatilityWatch(20).calibrate(clean, resamples=50),
         drift=DriftWatch().calibrate(guard.judge(clean).alarm),
-        estimator=assay.AccuracyEstimator.fit(clean, window=20),
+        estimator=assay.AccuracyEstimator(window=20).fit(clean),
     )
 
 
@@ -127,7 +127,7 @@ def test_metrics_count_and_show_the_watch(client, guard, watch):
     assert found["assay_model_seconds_count",] == found["assay_monitor_seconds_count",] == 1
     assert found["assay_request_seconds_count",] == 2
     assert found["assay_requests_waiting",] == 0
-    state = watch.state
+    state = watch.state_now()
     assert found["assay_log_vc",] == pytest.approx(state.volatility.log_vc)
     assert found["assay_volatility_alarm",] == state.volatility.alarm
     assert math.isnan(found["assay_alarm_ratio",])
@@ -172,8 +172,8 @@ WRONG = {
     "negative": ({"inputs": [GOOD | {"shape": [-2, 3, 3]}]}, "whole numbers"),
     "huge shape": ({"inputs": [GOOD | {"shape": [2, 10**30]}]}, "whole numbers up to 2147483648"),
     "many axes": ({"inputs": [GOOD | {"shape": [1] * 33}]}, "a shape of 1 to 32 whole numbers"),
-    "long name": ({"inputs": [GOOD | {"name": "x" * 201}]}, "a name of at most 200 letters, got 'xxx"),
-    "long id": ({"inputs": [GOOD], "id": "x" * 201}, "an id of at most 200 letters"),
+    "long name": ({"inputs": [GOOD | {"name": "x" * 201}]}, "a name of at most 200 characters, got 'xxx"),
+    "long id": ({"inputs": [GOOD], "id": "x" * 201}, "an id of at most 200 characters"),
     "deep name": (b'{"inputs": [{"name": ' + b"[" * 900 + b"]" * 900 + b"}]}", "to have a name"),
     "half a letter": (
         {"inputs": [GOOD | {"datatype": "BYTES", "shape": [1], "data": ["\ud800"]}]},
@@ -209,7 +209,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_bad_input_gets_one_sentence_and_the_service_goes_on(client, watch, name, caplog):
     content, sentence = WRONG[name]
-    before = watch.state.predictions
+    before = watch.state_now().predictions
     with caplog.at_level(logging.WARNING, "assay.service"):
         sent = content if isinstance(content, bytes) else json.dumps(content)
         response = client.post(INFER, content=sent, headers=JSON)
@@ -217,7 +217,7 @@ def test_bad_input_gets_one_sentence_and_the_service_goes_on(client, watch, name
     assert sentence in response.json()["error"]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "\n" not in caplog.records[0].getMessage()
-    assert watch.state.predictions == before
+    assert watch.state_now().predictions == before
     assert client.post(INFER, json={"inputs": [GOOD]}).status_code == 200
 
 
@@ -265,7 +265,7 @@ def slow(guard):
     Slow.go.set()
 
 
-def test_more_requests_than_can_wait_are_told_to_come_again(slow, eventually):
+def test_more_requests_than_can_wait_are_told_to_retry_later(slow, eventually):
     service = Service(Watch(slow), limits=Limits(waiting=2, seconds=PATIENCE))
     with TestClient(service.app) as client:
         statuses = []
@@ -277,7 +277,7 @@ def test_more_requests_than_can_wait_are_told_to_come_again(slow, eventually):
         ]
         for thread in threads:
             thread.start()
-        eventually(lambda: service.taken == 2)
+        eventually(lambda: service.waiting == 2)
         refused = client.post(INFER, json=body(images(1)))
         assert refused.status_code == 503
         assert refused.headers["retry-after"] == "1"
@@ -286,7 +286,7 @@ def test_more_requests_than_can_wait_are_told_to_come_again(slow, eventually):
         for thread in threads:
             thread.join()
         assert statuses == [200, 200]
-        assert service.taken == 0
+        assert service.waiting == 0
         assert client.post(INFER, json=body(images(1))).status_code == 200
 
 
@@ -296,7 +296,7 @@ def test_a_request_that_takes_too_long_is_given_up_and_keeps_its_place(slow, eve
         assert client.post(INFER, json=body(images(1))).status_code == 504
         assert client.post(INFER, json=body(images(1))).status_code == 503  # it is still being computed
         Slow.go.set()
-        eventually(lambda: service.taken == 0)
+        eventually(lambda: service.waiting == 0)
         service.limits = Limits(seconds=PATIENCE)
         assert client.post(INFER, json=body(images(1))).status_code == 200
 
@@ -363,7 +363,7 @@ def test_counts_are_kept_at_intervals_and_at_the_end_and_taken_up_again(guard, c
         client.post(INFER, json=body(images(4)))
     assert assay.load(path).histogram.total == 11
     service = Service(Watch(guard, bins), state=path)
-    assert service.watch.state.predictions == 11
+    assert service.watch.state_now().predictions == 11
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(assay.AssayError, match="truncated or damaged"):
         Service(Watch(guard, bins), state=path)
@@ -439,14 +439,14 @@ def test_the_command_serves_survives_kill_and_goes_on(guard, clean, tmp_path):
 
 
 def test_answers_do_not_wait_for_acknowledgements_and_a_taken_port_is_said():
-    with listening("127.0.0.1", 0) as place:
+    with listening_socket("127.0.0.1", 0) as place:
         port = place.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)), place.accept()[0] as connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         with pytest.raises(InputError, match=rf"expected a free address, got 127\.0\.0\.1:{port} \("):
-            listening("127.0.0.1", port)
+            listening_socket("127.0.0.1", port)
         with pytest.raises(InputError, match="a port from 0 to 65535, got 70000"):
-            listening("127.0.0.1", 70000)
+            listening_socket("127.0.0.1", 70000)
 
 
 def test_the_command_says_what_is_wrong_at_start(guard, tmp_path):
@@ -471,5 +471,5 @@ def test_the_command_says_what_is_wrong_at_start(guard, tmp_path):
     assert "cannot be read as ONNX" in error(tmp_path / "cut.onnx")
     assert "found none; check the path" in error(tmp_path / "none.safetensors", network)
     assert "pass module:factory" in error(tmp_path / "guard.safetensors")
-    assert "holds its own" in error(tmp_path / "cut.onnx", network)
+    assert "contains its own" in error(tmp_path / "cut.onnx", network)
     assert "expected a module named" in error(tmp_path / "guard.safetensors", "no_such:module")

@@ -1,8 +1,7 @@
 """Accuracy without labels: every method's estimate, one method per file, and the counts a device sends.
 
-The room is also the indicator of the same name, so that `result.estimate(assay.accuracy)` and
-`assay.accuracy(labels, predictions)` mean what they say: it has the indicator's `name` and `parts`, and can
-be called.
+This package is also the indicator of the same name, so that `result.estimate(assay.accuracy)` and
+`assay.accuracy(labels, predictions)` work: it has the indicator's `name` and `parts`, and can be called.
 """
 
 import sys
@@ -28,9 +27,9 @@ name = _indicator.name
 parts = _indicator.parts
 
 
-class _Room(ModuleType):
+class _CallableModule(ModuleType):
     def __call__(self, labels: Any, predictions: Any) -> float:
         return _indicator(labels, predictions)
 
 
-sys.modules[__name__].__class__ = _Room
+sys.modules[__name__].__class__ = _CallableModule

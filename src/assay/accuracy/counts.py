@@ -1,4 +1,4 @@
-"""Sums over operational predictions: all that has to leave a device for its accuracy to be estimated."""
+"""Sums over operational predictions: all that must leave a device to estimate its accuracy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from assay.volatility.certainty import Doubles
 class PredictionCounts:
     """What an AccuracyEstimator needs of some rows; counts of disjoint rows are merged with `+`.
 
-    Holds sums per method and no row. `estimator` names the fitted estimator that made them: sums made with
-    other thresholds do not add up.
+    Contains sums per method and no row. `estimator` is the fingerprint of the fitted estimator that made
+    them: sums made by different estimators do not add up.
     """
 
     sums: Mapping[str, Doubles]
@@ -27,7 +27,7 @@ class PredictionCounts:
     def __add__(self, other: "PredictionCounts") -> "PredictionCounts":
         if self.estimator != other.estimator or self.sums.keys() != other.sums.keys():
             raise InputError(
-                "expected counts made by the same fitted AccuracyEstimator, got counts of two; "
+                "expected counts made by the same fitted AccuracyEstimator, got counts made by two; "
                 "send one saved estimator to all devices"
             )
         sums = {name: value + other.sums[name] for name, value in self.sums.items()}

@@ -1,41 +1,20 @@
-"""One call, one table: the accuracy in operation by every method there is."""
+"""One call, one table: the accuracy in operation by every method."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Self
-
-import numpy as np
 
 from assay.accuracy.counts import PredictionCounts
 from assay.accuracy.logit_noise import noisy
-from assay.accuracy.methods.agreement import Agreement
-from assay.accuracy.methods.calibrated_confidence import CalibratedConfidence
-from assay.accuracy.methods.confidence import (
-    AverageConfidence,
-    DifferenceOfConfidences,
-    ReferenceAccuracy,
-)
-from assay.accuracy.methods.label_shift import LabelShift
-from assay.accuracy.methods.method import Method
-from assay.accuracy.methods.signal import CalibratedVolatility, NuclearNorm
-from assay.accuracy.methods.threshold import ThresholdedConfidence, ThresholdedEntropy
-from assay.accuracy.predictions import Labelled, Predictions
+from assay.accuracy.methods import METHODS, Method
+from assay.accuracy.predictions import AccuracyReference, LabelledPredictions, Predictions
 from assay.accuracy.result import AccuracyEstimate, AccuracyEstimates
-from assay.errors import InputError
+from assay.errors import InputError, NotFittedError
 from assay.storage import fingerprint_of, storable
 from assay.trace import Trace
-from assay.volatility.certainty import FEWEST
 
-ROW_METHODS = (
-    ReferenceAccuracy,
-    AverageConfidence,
-    DifferenceOfConfidences,
-    ThresholdedConfidence,
-    ThresholdedEntropy,
-    CalibratedConfidence,
-    LabelShift,
-)
 FEWEST_REFERENCE_ROWS = 20
+LONGEST_WINDOW = 1000
+"""Rows per log VC, where there are as many and nobody asks for another number."""
 
 
 def estimate_accuracy(
@@ -51,72 +30,73 @@ def estimate_accuracy(
     """The accuracy on operational predictions without labels, by every method, with interval and assumption.
 
     `reference`: a labelled Trace of data the network was not trained on. `operational`: a Trace, or
-    probabilities. `perturbed`: labelled Traces of the reference inputs under perturbations one expects, at
+    probabilities. `perturbed`: labelled Traces of the reference inputs under the perturbations you expect, at
     several strengths (see assay.faults); they teach what log VC and nuclear norm mean, and without them
     noise on the logits stands in. `other`: Traces of a second network on the same reference and operational
-    rows. `window`: rows per log VC.
+    rows. `window`: rows per log VC (default: 1,000, or all rows if there are fewer).
 
     Sums over rows and, for log VC, sorting within windows; nothing of size N x N.
     """
     predictions = Predictions.of(operational, None if other is None else other[1])
-    window = window or min(1000, len(reference), len(predictions))
-    estimator = AccuracyEstimator.fit(
-        reference, perturbed, other=None if other is None else other[0], window=window, seed=seed
-    )
-    return estimator.estimate(estimator._counted(predictions), level)
+    window = window or min(LONGEST_WINDOW, len(reference), len(predictions))
+    estimator = AccuracyEstimator(window=window, seed=seed)
+    estimator.fit(reference, perturbed, other=None if other is None else other[0])
+    return estimator.estimate(estimator._counts_of(predictions), level)
 
 
 @storable("accuracy.AccuracyEstimator")
-@dataclass(frozen=True, eq=False)
 class AccuracyEstimator:
-    """Every method, fitted on the reference; it needs nothing but sums of operational predictions.
+    """Every method, fitted on the reference; after that it needs only sums of operational predictions.
 
-    Save it, send it to the devices, let each `count` there, add the counts, `estimate` here. All methods work
-    so. The log VC alone loses by it: each device counts whole windows and drops what is left over.
+    Save it, send it to the devices, let each `count` there, add the counts, `estimate` here. This works for
+    all methods, and only log VC loses by it: each device counts whole windows and drops the rest.
+
+    `window`: rows per log VC (default: 1,000, or the whole reference if it is shorter). `seed`: for the noise
+    on the logits that stands in for perturbed Traces.
     """
 
-    methods: list[Method]
-    reference_accuracy: float
-    classes: int
+    def __init__(self, *, window: int | None = None, seed: int = 0) -> None:
+        self.window = window
+        self.seed = seed
+        self.methods_: list[Method] = []
+        self.reference_accuracy_ = float("nan")
+        self.classes_ = 0
 
-    @classmethod
-    def fit(
-        cls,
-        reference: Trace,
-        perturbed: Iterable[Trace] = (),
-        *,
-        other: Any = None,
-        window: int = 1000,
-        seed: int = 0,
-    ) -> Self:
-        labelled = Labelled.of(reference, other)
+    def fit(self, reference: Trace, perturbed: Iterable[Trace] = (), other: Any = None) -> Self:
+        """Fit every method that applies: on a labelled Trace, perturbed versions of it, another network's."""
+        labelled = LabelledPredictions.of(reference, other)
+        window = self.window or min(LONGEST_WINDOW, len(labelled))
         if len(labelled) < max(FEWEST_REFERENCE_ROWS, window):
             raise InputError(
                 f"expected a reference of at least {max(FEWEST_REFERENCE_ROWS, window)} rows (one window), "
                 f"got {len(labelled)}; pass more labelled rows or a smaller window"
             )
-        methods: list[Method] = [method.fit(labelled) for method in ROW_METHODS]
-        shifted = [Labelled.of(trace) for trace in (list(perturbed) or noisy(reference, seed))]
-        if any(len(one) < window for one in shifted):
-            raise InputError(f"expected perturbed Traces of at least one window ({window} rows)")
-        sets, size = [labelled, *shifted], np.array([float(window)])
-        methods.append(NuclearNorm.fit(sets, size))
-        if window >= FEWEST:
-            methods.append(CalibratedVolatility.fit(sets, size))
-        if other is not None:
-            methods.append(Agreement.fit(labelled))
-        return cls(methods, float(labelled.correct.mean()), reference.logits.shape[1])
+        taught = [LabelledPredictions.of(trace) for trace in (list(perturbed) or noisy(reference, self.seed))]
+        if any(len(one) < window for one in taught):
+            raise InputError(
+                f"expected perturbed Traces of at least one window ({window} rows), got "
+                f"{min(map(len, taught))}; pass longer ones or a smaller window"
+            )
+        known = AccuracyReference(labelled, taught, window)
+        self.methods_ = [method().fit(known) for method in METHODS if method.applies(known)]
+        self.reference_accuracy_ = float(labelled.correct.mean())
+        self.classes_ = reference.logits.shape[1]
+        return self
 
     def count(self, operational: Any, other: Any = None) -> PredictionCounts:
         """Sums over operational predictions, a Trace or probabilities; may run where the data is."""
-        return self._counted(Predictions.of(operational, other))
+        return self._counts_of(Predictions.of(operational, other))
 
     def estimate(self, counts: PredictionCounts, level: float = 0.95) -> AccuracyEstimates:
         """Every method's estimate with its `level` interval."""
+        self.expect_fitted()
         if not 0 < level < 1:
             raise InputError(f"expected a level between 0 and 1, got {level}")
         if counts.estimator != self.fingerprint:
-            raise InputError("expected counts made by this estimator, got counts of another one")
+            raise InputError(
+                "expected counts made by this estimator, got counts of another one; send one saved estimator "
+                "to all devices"
+            )
         estimates = [
             AccuracyEstimate(
                 method.name,
@@ -124,20 +104,37 @@ class AccuracyEstimator:
                 method.assumption,
                 method.counted,
             )
-            for method in self.methods
+            for method in self.methods_
         ]
-        return AccuracyEstimates(estimates, self.reference_accuracy, counts.rows, level)
+        return AccuracyEstimates(estimates, self.reference_accuracy_, counts.rows, level)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all that was fitted."""
+        """A hash of everything that was fitted."""
         return fingerprint_of(self)
 
-    def _counted(self, predictions: Predictions) -> PredictionCounts:
-        if (found := predictions.probabilities.shape[1]) != self.classes:
+    def state(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        estimator = cls(window=state["window"], seed=state["seed"])
+        vars(estimator).update(state)
+        return estimator
+
+    def expect_fitted(self) -> None:
+        """An error unless `fit` was called."""
+        if not self.methods_:
+            raise NotFittedError(
+                "expected a fitted AccuracyEstimator, got one that is not; call fit(reference) first"
+            )
+
+    def _counts_of(self, predictions: Predictions) -> PredictionCounts:
+        self.expect_fitted()
+        if (found := predictions.probabilities.shape[1]) != self.classes_:
             raise InputError(
-                f"expected predictions over {self.classes} classes as on the reference, got {found}; "
+                f"expected predictions over {self.classes_} classes as on the reference, got {found}; "
                 "pass predictions of the same network"
             )
-        sums: Mapping[str, Any] = {method.name: method.sums(predictions) for method in self.methods}
+        sums = {method.name: method.sums(predictions) for method in self.methods_}
         return PredictionCounts(sums, len(predictions), self.fingerprint)

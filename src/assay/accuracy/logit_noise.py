@@ -1,4 +1,4 @@
-"""Perturbed versions of the reference, where nobody gives any: logits that lose themselves in noise."""
+"""Stand-ins for perturbed versions of the reference: its logits with ever more noise."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ STRENGTHS = (0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0, 1.3, 1.7, 2.2, 3.0)
 def noisy(reference: Trace, seed: int) -> Iterator[Trace]:
     """The reference with ever more Gaussian noise on its logits, each with the true labels.
 
-    The spread of the logits is kept: a network on perturbed inputs is less right, not more outspoken.
+    The spread of the logits is kept: a network on perturbed inputs is wrong more often, not more confident.
     """
     generator = torch.Generator().manual_seed(seed)
     logits = reference.logits.double()

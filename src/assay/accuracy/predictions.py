@@ -1,5 +1,6 @@
-"""What an estimate may look at: predictions in operation; on the reference also which of them are right."""
+"""What an estimate is based on: predictions in operation, and on the reference also which are right."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +11,7 @@ import numpy.typing as npt
 from assay.errors import InputError
 from assay.trace import Trace
 from assay.volatility.certainty import Doubles, margins
-from assay.volatility.probabilities import checked
+from assay.volatility.probabilities import checked_rows
 
 Whole = npt.NDArray[np.int64]
 
@@ -25,12 +26,12 @@ class Predictions:
     @classmethod
     def of(cls, operational: Any, other: Any = None) -> "Predictions":
         """From Traces or probabilities, checked."""
-        rows = checked(operational).astype(np.float64, copy=False)
+        rows = checked_rows(operational).astype(np.float64, copy=False)
         if not len(rows):
-            raise InputError("expected at least one operational prediction, got none")
+            raise InputError("expected at least one operational prediction, got none; pass some rows")
         if other is None:
             return cls(rows)
-        classes = checked(other).argmax(axis=1)
+        classes = checked_rows(other).argmax(axis=1)
         if len(classes) != len(rows):
             raise InputError(
                 f"expected the other network's predictions of the same {len(rows)} rows, got {len(classes)}; "
@@ -60,22 +61,15 @@ class Predictions:
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class LabelledPredictions:
     """Predictions whose labels are known."""
 
     predictions: Predictions
     labels: Whole
 
     @classmethod
-    def of(cls, trace: Trace, other: Any = None) -> "Labelled":
-        labels = trace.known_labels.numpy()
-        predictions = Predictions.of(trace, other)
-        if labels.min() < 0 or labels.max() >= trace.logits.shape[1]:
-            raise InputError(
-                f"expected labels from 0 to {trace.logits.shape[1] - 1}, got {labels.min()} to "
-                f"{labels.max()}; estimates of accuracy need labels the network can predict"
-            )
-        return cls(predictions, labels)
+    def of(cls, trace: Trace, other: Any = None) -> "LabelledPredictions":
+        return cls(Predictions.of(trace, other), trace.known_labels.numpy())
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -83,3 +77,15 @@ class Labelled:
     @cached_property
     def correct(self) -> Doubles:
         return np.asarray(self.predictions.classes == self.labels, float)
+
+
+@dataclass(frozen=True, eq=False)
+class AccuracyReference:
+    """All that methods may learn from."""
+
+    labelled: LabelledPredictions
+    """The clean reference; with the other network's predictions, where there are two."""
+    perturbed: Sequence[LabelledPredictions]
+    """The same rows under perturbations, for signals that are not on the scale of accuracy."""
+    window: int
+    """Rows per log VC."""

@@ -43,7 +43,9 @@ class AccuracyEstimates:
         for estimate in self.estimates:
             if estimate.method == method:
                 return estimate
-        raise InputError(f"expected a method of {[one.method for one in self.estimates]}, got {method!r}")
+        raise InputError(
+            f"expected a method of {[one.method for one in self.estimates]}, got {method!r}; choose one"
+        )
 
     @tabled
     def to_frame(self) -> pd.DataFrame:
@@ -53,21 +55,21 @@ class AccuracyEstimates:
 
     def summary(self) -> str:
         values = np.array([one.value for one in self.estimates if one.method != "reference accuracy"])
-        low, middle, high = np.nanquantile(values, [0.0, 0.5, 1.0])
+        lowest, middle, highest = np.nanquantile(values, [0.0, 0.5, 1.0])
         verdict = (
             "They agree, which is no proof: each is right only under its own assumption, and none can see "
-            "that labels, not inputs, have changed."
-            if high - low <= 0.05
+            "a change in the labels that leaves the inputs as they were."
+            if highest - lowest <= 0.05
             else "They disagree, so at least some of their assumptions fail here; label a few hundred "
             "operational rows before you trust any of them."
         )
         return (
             f"On {self.rows} operational predictions without labels, {len(values)} methods put the accuracy "
-            f"between {low:.1%} and {high:.1%} (median {middle:.1%}); on the reference it was "
+            f"between {lowest:.1%} and {highest:.1%} (median {middle:.1%}); on the reference it was "
             f"{self.reference_accuracy:.1%}. {verdict}"
         )
 
     def plot(self) -> "Figure":
-        from assay.volatility.figures import estimates_figure
+        from assay.accuracy.figures import estimates_figure
 
         return estimates_figure(self.to_frame(), self.reference_accuracy, self.level)

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from assay.benchmark.oracle import Flags
 from assay.benchmark.scenario import Scenario
 from assay.errors import InputError, StorageError
 from assay.extras import expect_installed
@@ -41,8 +43,8 @@ class FinishedCells:
         wanted = self.checkpoint is not None or self.readouts is not None
         self.guards = {name: guard.fingerprint for name, guard in guards.items()} if wanted else {}
 
-    def read(self, name: str, scenario: Scenario) -> dict[str, Any] | None:
-        """The row of a finished cell; None where there is none, or where its readouts are missing."""
+    def read(self, name: str, scenario: Scenario) -> tuple[dict[str, Any], Flags] | None:
+        """A finished cell: its row and its alarms; None where there is none, or its readouts are missing."""
         if self.checkpoint is None:
             return None
         key = self._key(name, scenario)
@@ -50,24 +52,28 @@ class FinishedCells:
         if not path.is_file() or (self.readouts is not None and not self._parquet(key).is_file()):
             return None
         try:
-            row: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+            cell = json.loads(path.read_text(encoding="utf-8"))
+            bits = np.frombuffer(bytes.fromhex(cell["alarm"]), np.uint8)
+            return cell["row"], np.unpackbits(bits, count=len(scenario)).astype(np.bool_)
+        except (ValueError, KeyError) as error:
             raise StorageError(
                 f"{path} is damaged ({error}); delete it, and the cell is run again"
             ) from error
-        return row
 
     def write(self, name: str, scenario: Scenario, row: Mapping[str, Any], readout: pd.DataFrame) -> None:
         if self.checkpoint is None and self.readouts is None:
             return
         key = self._key(name, scenario)
+        alarm = np.packbits(readout["alarm"].to_numpy()).tobytes().hex()
         if self.readouts is not None:
             readout.insert(0, "scenario", scenario.name)
             readout.insert(0, "guard", name)
             made_folder(self.readouts)
             write_whole(self._parquet(key), lambda temporary: readout.to_parquet(temporary, index=False))
         if self.checkpoint is not None:
-            write_text_whole(made_folder(self.checkpoint) / f"{key}.json", json.dumps(row))
+            write_text_whole(
+                made_folder(self.checkpoint) / f"{key}.json", json.dumps({"row": row, "alarm": alarm})
+            )
 
     def _key(self, name: str, scenario: Scenario) -> str:
         if not scenario.fingerprint:

@@ -59,6 +59,7 @@ class Material:
             is_fault,
             partial(self.last_inputs.of, name, make),
             digest(self.fingerprint, name, self._attacked_network(template)),
+            order,
         )
 
     def novel(self, name: str, others: Any) -> Scenario:
@@ -69,6 +70,7 @@ class Material:
         known = torch.randperm(len(self.labels), generator=generator)[:wanted]
         order = torch.randperm(count + len(known), generator=generator)
         labels = torch.cat([torch.full((count,), NO_LABEL), self.labels[known]])
+        origins = torch.cat([torch.full((count,), -1), known])
 
         def make() -> Any:
             familiar = rows(self.inputs, known)
@@ -84,6 +86,7 @@ class Material:
             order < count,
             partial(self.last_inputs.of, name, make),
             digest(self.fingerprint, name, others),
+            origins[order],
         )
 
     def _attacked_network(self, template: Template | Attack) -> str | None:

@@ -50,6 +50,25 @@ def counted_measures(counts: Numbers) -> dict[str, Numbers]:
     }
 
 
+def mcc_slopes(counts: Numbers) -> Numbers:
+    """(4,): what one more row of each `Outcome` adds to MCC, with half a row of each added to the counts.
+
+    The half rows keep an outcome that never occurred from counting as impossible.
+    """
+    tp, fp, tn, fn = np.asarray(counts, dtype=np.float64) + 0.5
+    raised, silent, faults, clean = tp + fp, tn + fn, tp + fn, tn + fp
+    spread = np.sqrt(raised * silent) * np.sqrt(faults * clean)
+    half = (tp * tn - fp * fn) / spread / 2
+    return np.array(
+        [
+            tn / spread - half * (1 / raised + 1 / faults),
+            -fn / spread - half * (1 / raised + 1 / clean),
+            tp / spread - half * (1 / silent + 1 / clean),
+            -fp / spread - half * (1 / silent + 1 / faults),
+        ]
+    )
+
+
 def bootstrap_intervals(
     counts: Numbers, level: float, resamples: int, seed: int
 ) -> dict[str, tuple[float, float]]:

@@ -1,11 +1,9 @@
-"""Are the monitors different from each other, and from chance, over many scenarios?"""
+"""Are the monitors different from each other over many scenarios?"""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
-from scipy import stats
 
 from assay.benchmark.figures import rank_figure
 from assay.errors import InputError
@@ -110,10 +108,3 @@ def ranking(table: pd.DataFrame, measure: str, level: float) -> Ranking:
         count,
         level,
     )
-
-
-def above_chance(values: np.ndarray[Any, Any]) -> float:
-    """One-sided p-value that the values over scenarios lie above 0 (Wilcoxon's signed ranks)."""
-    if not np.any(values):
-        return 1.0
-    return float(stats.wilcoxon(values, alternative="greater", zero_method="zsplit").pvalue)

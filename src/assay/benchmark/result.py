@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from assay.benchmark.figures import category_figure, cost_figure
-from assay.benchmark.ranking import Ranking, above_chance, ranking
+from assay.benchmark.ranking import Ranking, ranking
 from assay.storage import storable
 from assay.table import tabled
 
@@ -33,11 +34,14 @@ class BenchmarkResult:
     """A row per guard and scenario.
 
     `table` holds everything measured, with intervals at `level` as `_lower` and `_upper` (percentile
-    bootstrap over rows; DeLong for AUROC); `to_frame` the columns most people want.
+    bootstrap over rows; DeLong for AUROC); `to_frame` the columns most people want. `errors` are the standard
+    errors of each guard's mean specific MCC, over rows (`MeanMcc`); a result put together from tables of
+    others has none, and takes the means of its scenarios' intervals, which are wider.
     """
 
     table: pd.DataFrame
     level: float = 0.95
+    errors: dict[str, float] | None = None
 
     title: ClassVar[str] = "Which monitor to ship"
 
@@ -58,7 +62,7 @@ class BenchmarkResult:
 
     @tabled
     def by_guard(self) -> pd.DataFrame:
-        """A row per guard: mean detection, p-value above chance, effect on the system, and cost.
+        """A row per guard: mean detection and its interval, effect on the system, and cost.
 
         `system_change` is the relative change of MCC by the monitor, on untouched inputs (the paper's
         Table V) and on all; seconds are per input (Table VI), bytes as kept (Table VII).
@@ -66,12 +70,13 @@ class BenchmarkResult:
         rows = []
         for name in self.guards:
             part = self.table[self.table["guard"] == name]
-            mcc = part["specific_mcc"].to_numpy()
+            low, high = self.interval(name)
             rows.append(
                 {
                     "guard": name,
-                    "specific_mcc": float(mcc.mean()),
-                    "p_above_chance": above_chance(mcc),
+                    "specific_mcc": float(part["specific_mcc"].mean()),
+                    "specific_mcc_lower": low,
+                    "specific_mcc_upper": high,
                     "specific_auroc": float(part["specific_auroc"].mean()),
                     "overall_mcc": float(part["overall_mcc"].mean()),
                     "false_alarms": float(part["clean_false_alarms"].mean()),
@@ -86,6 +91,15 @@ class BenchmarkResult:
                 }
             )
         return pd.DataFrame(rows)
+
+    def interval(self, guard: str) -> tuple[float, float]:
+        """Of the guard's mean specific MCC on these scenarios, had other rows been drawn, at `level`."""
+        part = self.table[self.table["guard"] == guard]
+        if self.errors is None:
+            return float(part["specific_mcc_lower"].mean()), float(part["specific_mcc_upper"].mean())
+        mean = float(part["specific_mcc"].mean())
+        reach = float(norm.ppf((1 + self.level) / 2)) * self.errors[guard]
+        return max(-1.0, mean - reach), min(1.0, mean + reach)
 
     def ranking(self, measure: str = "specific_mcc", level: float = 0.95) -> Ranking:
         """Friedman's test over the scenarios with Nemenyi's post-hoc test."""
@@ -108,7 +122,7 @@ class BenchmarkResult:
         return words + " ".join(filter(None, [self._chance(facts), self._rivals(), self._effect(facts)]))
 
     def _chance(self, facts: pd.DataFrame) -> str:
-        sure = facts["p_above_chance"] < 1 - self.level
+        sure = facts["specific_mcc_lower"] > 0
         lucky = facts.index[~sure | (facts["specific_mcc"] < FAINT)]
         if len(lucky) == len(facts):
             return "No monitor did clearly better than chance: do not rely on any of them for these faults."

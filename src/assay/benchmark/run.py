@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.benchmark.finished_cells import FinishedCells
+from assay.benchmark.mean_mcc import MeanMcc
 from assay.benchmark.measures import all_measures, answer_mcc
 from assay.benchmark.oracle import overall_outcome, overall_truth, specific_outcome, specific_truth
 from assay.benchmark.result import BenchmarkResult
@@ -54,11 +55,13 @@ def run_benchmark(
     settings = {"level": level, "resamples": resamples, "seed": seed}
     cells = FinishedCells(guards, checkpoint, readouts, settings | {"batch_size": batch_size})
     rows: dict[tuple[str, str], dict[str, Any]] = {}
+    means = {name: MeanMcc() for name in guards}
     unfinished: list[tuple[Scenario, list[str]]] = []
     for scenario in chosen:
         for name in guards:
-            if (row := cells.read(name, scenario)) is not None:
-                rows[scenario.name, name] = row
+            if (cell := cells.read(name, scenario)) is not None:
+                rows[scenario.name, name], alarm = cell
+                means[name].add(scenario, alarm)
         if wanted := [name for name in guards if (scenario.name, name) not in rows]:
             unfinished.append((scenario, wanted))
     # Other processes need the inputs with the scenario; here they are made when their turn comes.
@@ -69,8 +72,9 @@ def run_benchmark(
         for name, row, readout in judged:
             cells.write(name, scenario, row, readout.to_frame(scenario))
             rows[scenario.name, name] = row
+            means[name].add(scenario, readout.alarm)
     table = pd.DataFrame([rows[scenario.name, name] for scenario in chosen for name in guards])
-    return BenchmarkResult(table, level)
+    return BenchmarkResult(table, level, {name: mean.error for name, mean in means.items()})
 
 
 @dataclass(frozen=True, eq=False)

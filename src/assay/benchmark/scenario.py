@@ -23,7 +23,8 @@ class Scenario:
     """Inputs with the label and the kind of every row; `inputs` are made when asked for.
 
     Severity is 1 to 5, and 0 for a novelty, which has no degree. `fingerprint` says which data it is, so that
-    a resumed run does not take another's results for its own. Made by `build_scenarios`, or from recorded
+    a resumed run does not take another's results for its own. `rows` says which row of the test data each was
+    made of, -1 for a novelty; None where nobody knows. Made by `build_scenarios`, or from recorded
     data by `Scenario.of`.
     """
 
@@ -34,6 +35,7 @@ class Scenario:
     is_fault: Tensor
     make: Callable[[], Any] = field(repr=False)
     fingerprint: str = ""
+    rows: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.category not in CATEGORIES:

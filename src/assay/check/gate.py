@@ -10,6 +10,16 @@ Interval = tuple[float, float]
 UNKNOWN: Interval = (math.nan, math.nan)
 
 
+def decided(interval: Interval, least: float) -> bool | None:
+    """Is it at least this much? True or False where the whole interval says so, None where it cannot tell.
+
+    >>> decided((0.2, 0.4), 0.1), decided((0.2, 0.4), 0.5), decided((0.2, 0.4), 0.3)
+    (True, False, None)
+    """
+    low, high = interval
+    return True if low > least else False if high < least else None
+
+
 @storable("check.Gate")
 @dataclass(frozen=True)
 class Gate:

@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
-from scipy.stats import binomtest
+from scipy.stats import betabinom, binomtest
 from torch import Tensor
 
 from assay import monitors
 from assay.benchmark import BenchmarkResult, build_scenarios, run_benchmark
-from assay.check.gate import UNKNOWN, Gate, Interval
+from assay.check.gate import UNKNOWN, Gate, Interval, decided
 from assay.check.result import Check
+from assay.data.apart import check_apart
 from assay.errors import GradientError, InputError
 from assay.guard import Guard
 from assay.labels import class_numbers
@@ -56,8 +57,10 @@ def check_network(
     and the reference of the watch, 20 % are tested on. With `test` the shares are 75 and 25 % of `data`.
     `least_accuracy` is, where not given, that of always naming the most frequent class. A gate is decided
     only where its interval (95 %) lies on one side of what is wanted; `least_mcc` is held against the mean
-    over scenarios of the monitor that is best on them.
+    over scenarios of the monitor that is best on them. False alarms fail where they are more than the
+    threshold, which is itself drawn, gives by chance in 99 of 100 cases.
     """
+    _check_wanted(false_alarm_rate, least_accuracy, least_mira, least_mcc)
     settings = MiraSettings(accuracy_threshold=accuracy_threshold, low=low, high=high, seed=seed)
     if not network.layers:
         raise InputError("expected a Network that watches a layer, got layers=(); pass layers='penultimate'")
@@ -70,17 +73,29 @@ def check_network(
     )
     guards = _guards(network, candidates or _usual(network), fitted, calibrating, false_alarm_rate)
     benchmark = run_benchmark(guards, scenarios, seed=seed)
-    monitorability, reason = _monitorability(network, learned, tested, settings)
+    shrinking = replace(settings, estimator=_estimator(fitted))
+    monitorability, reason = _monitorability(network, learned, tested, shrinking)
     guard = guards[benchmark.best]
     gates = (
         _accuracy_gate(unseen, least_accuracy),
         _mira_gate(monitorability, reason, least_mira),
         _detection_gate(benchmark, least_mcc),
-        _false_alarm_gate(guard, unseen, false_alarm_rate),
+        _false_alarm_gate(guard, unseen, own_split=test is None),
     )
     watch = VolatilityWatch(min(LARGEST_WINDOW, len(calibrating) // 2))
     watch.calibrate(calibrating, seed=seed)
     return Check(gates, monitorability, _shuffle(network, tested[0], seed), benchmark, guard, watch)
+
+
+def _check_wanted(rate: float, accuracy: float | None, mira: float, mcc: float) -> None:
+    for name, value, low, high in (
+        ("false_alarm_rate", rate, 0, 1),
+        ("least_accuracy", accuracy, 0, 1),
+        ("least_mira", mira, -1, math.inf),
+        ("least_mcc", mcc, -1, 1),
+    ):
+        if value is not None and not (low <= value <= high and math.isfinite(value)):
+            raise InputError(f"expected {name} as a number from {low} to {high}, got {value}")
 
 
 def _split(data: Any, test: Any, seed: int) -> tuple[Pair, Pair, Pair]:
@@ -93,6 +108,7 @@ def _split(data: Any, test: Any, seed: int) -> tuple[Pair, Pair, Pair]:
     ]
     if test is not None:
         parts[2] = _labelled(test, "test")
+        check_apart((inputs, labels), parts[2], ("data", "test"))
     return parts[0], parts[1], parts[2]
 
 
@@ -143,6 +159,12 @@ def _monitorability(
         return None, str(error)
 
 
+def _estimator(fitted: Trace) -> str:
+    """Of MIRA's covariance: shrunk where rows are too few to determine one of this width."""
+    rows, width = next(iter(fitted.features.values())).shape
+    return "empirical" if rows > 2 * width else "ledoit_wolf"
+
+
 def _shuffle(network: Network, inputs: Any, seed: int) -> ShuffleScore | None:
     try:
         return shuffle_score(network, inputs, seed=seed)
@@ -159,7 +181,7 @@ def _accuracy_gate(trace: Trace, least: float | None) -> Gate:
     count, right = len(trace), int(trace.correct.sum())
     low, high = _share_interval(right, count)
     wanted = float(trace.known_labels.bincount().max()) / count if least is None else least
-    passed = True if low >= wanted else False if high < wanted else None
+    passed = decided((low, high), wanted)
     return Gate(
         "accuracy",
         right / count,
@@ -169,7 +191,8 @@ def _accuracy_gate(trace: Trace, least: float | None) -> Gate:
         passed,
         f"On {count:,} test inputs the network is right in {right / count:.1%} (95 % interval "
         f"{low:.1%} to {high:.1%})"
-        + (", which is more than the most frequent class gives." if least is None and passed else "."),
+        + (", which is more than the most frequent class gives." if least is None and passed else ".")
+        + (f" But {trace.order_hint}." if trace.order_hint else ""),
     )
 
 
@@ -179,7 +202,7 @@ def _mira_gate(found: MiraResult | None, reason: str, least: float) -> Gate:
         words = f"How visible failures are from inside could not be measured: {reason.rstrip('.')}."
         return Gate("monitorability (MIRA)", math.nan, UNKNOWN, least, wanted, None, words)
     low, high = found.interval
-    passed = True if low > least else False if high <= least else None
+    passed = decided(found.interval, least)
     said = {
         True: "inputs that cross a decision boundary look unusual from inside: a monitor can see them",
         False: "wrong inputs hardly look unusual from inside, so no monitor of this layer will see much",
@@ -190,40 +213,53 @@ def _mira_gate(found: MiraResult | None, reason: str, least: float) -> Gate:
 
 
 def _detection_gate(result: BenchmarkResult, least: float) -> Gate:
-    facts = result.by_guard()
-    best = facts[facts["guard"] == result.best]
-    value, chance = float(best["specific_mcc"].iloc[0]), float(best["p_above_chance"].iloc[0])
-    low, high = _mean_interval(result.table[result.table["guard"] == result.best]["specific_mcc"].to_numpy())
-    passed = value >= least and chance < 0.05
+    value = float(result.by_guard().set_index("guard")["specific_mcc"][result.best])
+    low, high = result.interval(result.best)
+    passed = decided((low, high), least)
+    said = {
+        True: "it is the guard to ship",
+        False: "too little to rely on; try other layers or monitors",
+        None: f"too few test inputs to tell whether that is at least {least:g}; gather more",
+    }[passed]
     words = (
         f"Of {len(result.guards)} monitors {result.best} agrees best with the faults of "
-        f"{result.table['scenario'].nunique()} scenarios (mean MCC {value:.2f}, over scenarios {low:.2f} to "
-        f"{high:.2f}; 0 is guessing)"
-        + (
-            ": it is the guard to ship."
-            if passed
-            else ": too little to rely on; try other layers or monitors."
-        )
+        f"{result.table['scenario'].nunique()} scenarios (mean MCC {value:.2f}, 95 % interval {low:.2f} to "
+        f"{high:.2f}; 0 is guessing): {said}."
     )
-    wanted = f"at least {least:g}, above chance"
-    return Gate("detection (mean MCC)", value, (low, high), least, wanted, passed, words)
+    return Gate("detection (mean MCC)", value, (low, high), least, f"at least {least:g}", passed, words)
 
 
-def _mean_interval(values: "np.ndarray[Any, Any]", draws: int = 2000) -> Interval:
-    """Percentile bootstrap (95 %) of the mean over scenarios."""
-    rows = np.random.default_rng(0).integers(len(values), size=(draws, len(values)))
-    low, high = np.quantile(values[rows].mean(axis=1), [0.025, 0.975])
-    return float(low), float(high)
-
-
-def _false_alarm_gate(guard: Guard, trace: Trace, rate: float) -> Gate:
+def _false_alarm_gate(guard: Guard, trace: Trace, own_split: bool) -> Gate:
     alarms, count = int(guard.judge(trace).alarm.sum()), len(trace)
-    # The promise is an average over calibration sets, so only a clear excess is a failure.
-    broken = binomtest(alarms, count, rate, alternative="greater").pvalue < 0.01
+    rate, most = guard.calibration["false_alarm_rate"], _most_by_chance(guard, count)
     words = (
         f"On good inputs the guard raises the alarm in {alarms / count:.1%} ({alarms} of {count:,}; "
-        f"promised: at most {rate:.1%})"
-        + ("; test and calibration data do not come from the same source." if broken else ".")
+        f"promised: at most {rate:.1%} on average, and by chance up to {most / count:.1%})"
     )
-    interval, wanted = _share_interval(alarms, count), f"not clearly over {rate:g}"
-    return Gate("false alarms", alarms / count, interval, rate, wanted, not broken, words, at_most=True)
+    if alarms > most:
+        words += (
+            "; that comes in one random split of a hundred: this threshold came out too low, so check again "
+            "with another seed, or with more data"
+            if own_split
+            else "; the test inputs are not like those that the threshold was set on"
+        )
+    return Gate(
+        "false alarms",
+        alarms / count,
+        _share_interval(alarms, count),
+        most / count,
+        f"at most {most / count:.3g}",
+        alarms <= most,
+        f"{words}.",
+        at_most=True,
+    )
+
+
+def _most_by_chance(guard: Guard, count: int) -> int:
+    """The most alarms among `count` inputs like those of the calibration, but for one time in a hundred.
+
+    The threshold is the k-th smallest of n scores, and so itself random: alarms are beta-binomial with
+    (n + 1 - k, k). That is exact where no scores tie; where they do, alarms are fewer.
+    """
+    points, rank = guard.calibration["rows"], guard.calibration["rank"]
+    return int(betabinom.ppf(0.99, count, points + 1 - rank, rank))

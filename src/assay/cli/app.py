@@ -15,6 +15,7 @@ from assay.cli.extras import with_extras
 from assay.cli.merge import merge
 from assay.cli.mira import mira
 from assay.cli.observe import observe
+from assay.cli.options import with_finite_numbers
 from assay.cli.pipe import Reader
 from assay.cli.places import with_places
 from assay.cli.precision import precision
@@ -62,7 +63,7 @@ class Command(typer.core.TyperCommand):
 
 
 for command in COMMANDS:
-    app.command(cls=Command)(with_places(with_extras(command)))
+    app.command(cls=Command)(with_finite_numbers(with_places(with_extras(command))))
 
 
 @app.callback(invoke_without_command=True)
@@ -78,16 +79,17 @@ def options(
 
 
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
-"""What typer raises for wrong options; which package it comes from depends on typer's version."""
+"""Raised by typer for wrong options; which package defines it depends on the version of typer."""
 
 
 def main() -> None:
-    """Run a command; an error is one line and status 2 or 3, with --debug after its traceback."""
+    """Run a command; an error is printed as one line (with --debug, after the traceback), with status 2 or
+    3."""
     reader = Reader()
     try:
         status = _status(reader)
     except BrokenPipeError:
-        reader.let_go()
+        reader.discard_output()
         status = READER_LEFT
     sys.exit(status)
 
@@ -96,35 +98,35 @@ def _status(reader: Reader) -> int:
     from assay.errors import UndecidedError
 
     try:
-        return _ended()
+        return _run_command()
     except USAGE_ERROR as error:
-        _say_usage(error)
+        _print_usage_error(error)
         return WRONG_USE
     except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except Exception as error:  # also of the user's own code: a crash must not look like status 1, an alarm
+    except Exception as error:  # even from the user's own code: a crash must not look like an alarm, status 1
         if isinstance(error, BrokenPipeError) and reader.has_left():
             raise
         if "--debug" in sys.argv:
             traceback.print_exc()
-        print(f"assay: {_said(error)}", file=sys.stderr)
+        print(f"assay: {_error_line(error)}", file=sys.stderr)
         return UNDECIDED if isinstance(error, UndecidedError) else WRONG_USE
 
 
-def _ended() -> int:
-    """The status that the command ended with; where a pipe broke, that error."""
+def _run_command() -> int:
+    """The exit status of the command; a broken pipe is raised as such."""
     try:
         status: int = app(standalone_mode=False) or FINE
         if sys.stdout is not None:  # it may have been closed from the start
             sys.stdout.flush()
         return status
     except SystemExit as ended:
-        if isinstance(ended.__context__, BrokenPipeError):  # Typer's status for it is 1, which is an alarm
+        if isinstance(ended.__context__, BrokenPipeError):  # Typer would exit with 1, which means an alarm
             raise ended.__context__ from None
         raise
 
 
-def _said(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     from assay.errors import AssayError
 
     notes = "".join(f"; {note}" for note in getattr(error, "__notes__", []))
@@ -138,8 +140,8 @@ def _said(error: Exception) -> str:
     )
 
 
-def _say_usage(error: Any) -> None:
-    if len(sys.argv) == 1:  # nothing was asked: the help was asked for
+def _print_usage_error(error: Any) -> None:
+    if len(sys.argv) == 1:  # without arguments, show the help
         error.show()
         return
     words = error.format_message().rstrip(".")

@@ -8,7 +8,7 @@ import typer
 
 from assay.cli.options import FalseAlarmRate, Faults, ForMachines, NetworkReference, Novelty, Report, Seed
 from assay.cli.places import Written
-from assay.cli.status import ALARM
+from assay.cli.status import leave_by_gate
 from assay.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def benchmark(
         bool, typer.Option("--one-at-a-time", help="Judge single inputs, to measure latency.")
     ] = False,
     least_mcc: Annotated[
-        float | None, typer.Option(help="Exit with status 1 where the best mean specific MCC is below this.")
+        float | None,
+        typer.Option(min=-1, max=1, help="Gate on the interval of the best guard's mean specific MCC."),
     ] = None,
     checkpoint: Checkpoint = None,
     readouts: Readouts = None,
@@ -64,7 +65,7 @@ def benchmark(
 ) -> None:
     """Try several monitors on faulty inputs, and say which one to ship.
 
-    Exit status: 0 fine, 1 the gate of --least-mcc failed, 2 wrong use.
+    Exit status: 0 fine, 1 the gate of --least-mcc failed, 2 wrong use, 3 it could not be decided.
 
     Example: `assay benchmark my.models:trained --train train.npz --test test.npz --report report.html`
     """
@@ -72,33 +73,32 @@ def benchmark(
     from assay.cli.network_reference import network_at
 
     watched = network_at(network)
-    scenarios = _scenarios(watched, test, severity, novelty, fault, seed)
-    guards = _guards(watched, monitor or USUAL_MONITORS, train, validation, false_alarm_rate, seed)
+    learned, held, tested = _data(train, validation, test, seed)
+    scenarios = _scenarios(watched, tested, severity, novelty, fault, seed)
+    guards = _guards(watched, monitor or USUAL_MONITORS, learned, held, false_alarm_rate)
     size = 1 if one_at_a_time else None
     result = assay.run_benchmark(
         guards, scenarios, batch_size=size, checkpoint=checkpoint, readouts=readouts, seed=seed, engine=engine
     )
     _keep(result, output, report)
     print(json.dumps(_facts(result, output)) if as_json else f"{result.summary()}\nsaved to {output}")
-    if least_mcc is not None and result.by_guard()["specific_mcc"].max() < least_mcc:
-        raise typer.Exit(ALARM)
+    if least_mcc is not None:
+        leave_by_gate("mean specific MCC", result.interval(result.best), least_mcc)
 
 
 def _scenarios(
     network: "Network",
-    test: str,
+    tested: Any,
     severity: list[int] | None,
     novelty: list[str] | None,
     fault: list[str] | None,
     seed: int,
 ) -> "list[Scenario]":
     import assay
-    from assay.cli.network_reference import data_at, named_data
+    from assay.cli.network_reference import named_data
 
-    inputs, labels = data_at(test)
     return assay.build_scenarios(
-        inputs,
-        labels,
+        *tested,
         network=network,
         severities=tuple(severity or (1, 5)),
         novelty=dict(named_data(text) for text in novelty or []),
@@ -107,15 +107,14 @@ def _scenarios(
     )
 
 
-def _guards(
-    network: "Network", names: list[str], train: str, validation: str | None, rate: float, seed: int
-) -> "dict[str, Guard]":
+def _guards(network: "Network", names: list[str], learned: Any, held: Any, rate: float) -> "dict[str, Guard]":
     """Each monitor fitted and calibrated, on data that do not overlap."""
     import assay
+    from assay.cli.network_reference import note
 
     monitors = {name: _monitor(name, network) for name in dict.fromkeys(names)}
-    learned, held = _parts(train, validation, seed)
     fitted, calibrating = (network.observe(data, keep_inputs=True) for data in (learned, held))
+    note(fitted.order_hint)
     return {
         name: assay.Guard(network, monitor.fit(fitted)).calibrate(calibrating, rate)
         for name, monitor in monitors.items()
@@ -147,16 +146,28 @@ def _monitor(name: str, network: "Network") -> Any:
     return build(network) if needed else build()
 
 
-def _parts(train: str, validation: str | None, seed: int) -> tuple[Any, Any]:
+def _data(train: str, validation: str | None, test: str, seed: int) -> tuple[Any, Any, Any]:
+    """What monitors learn from, what thresholds come from, and what faults are made of: all apart."""
+    from assay.cli.network_reference import TRAIN, data_at
+    from assay.data.apart import check_apart
+
+    learned, tested = data_at(train, TRAIN), data_at(test)
+    check_apart(learned, tested, ("--train", "--test"))
+    if validation is None:
+        return *_parts(learned, seed), tested
+    held = data_at(validation)
+    check_apart(learned, held, ("--train", "--validation"))
+    check_apart(held, tested, ("--validation", "--test"))
+    return learned, held, tested
+
+
+def _parts(data: Any, seed: int) -> tuple[Any, Any]:
+    """Four fifths and one fifth, at random."""
     import torch
 
-    from assay.cli.network_reference import TRAIN, data_at
     from assay.network import rows
 
-    learned = data_at(train, TRAIN)
-    if validation is not None:
-        return learned, data_at(validation)
-    inputs, labels = learned
+    inputs, labels = data
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     cut = len(order) // 5
     held, kept = order[:cut], order[cut:]

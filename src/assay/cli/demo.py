@@ -1,4 +1,4 @@
-"""`assay demo`: everything assay does, on networks trained here."""
+"""`assay demo`: a tour of assay, on networks trained on the spot."""
 
 import json
 from pathlib import Path
@@ -11,11 +11,11 @@ from assay.cli.places import Written
 
 
 def demo(
-    output: Annotated[Path, typer.Option(help="Where the report goes."), Written()] = Path("report.html"),
+    output: Annotated[Path, typer.Option(help="HTML file to write."), Written()] = Path("report.html"),
     seed: Seed = 0,
     as_json: ForMachines = False,
 ) -> None:
-    """Train three small networks on bundled digits and answer what can be asked of them.
+    """Train three small networks on bundled digits and show what assay can tell about them.
 
     Example: `assay demo --output report.html`
     """

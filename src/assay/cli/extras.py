@@ -1,4 +1,4 @@
-"""What a command will need beyond the core, asked for before it does any work."""
+"""Optional packages that a command needs, checked before it does any work."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -9,27 +9,27 @@ from assay.extras import expect_installed
 
 
 def with_extras(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which refuses to begin where a package that it will need is not installed."""
+    """The command, which refuses to start if a package it needs is not installed."""
 
     @functools.wraps(command)
-    def prepared(**given: Any) -> None:
-        expect_extras(command.__name__, given)
-        command(**given)
+    def prepared(**arguments: Any) -> None:
+        expect_extras(command.__name__, arguments)
+        command(**arguments)
 
     return prepared
 
 
-def expect_extras(command: str, given: Mapping[str, Any]) -> None:
-    """Raise, with the pip line, where what the command was given needs a package that is not installed."""
-    if command == "serve" or (command == "annotate" and not (given["take"] or given["export"])):
+def expect_extras(command: str, arguments: Mapping[str, Any]) -> None:
+    """Raise, with the pip command, if these arguments need a package that is not installed."""
+    if command == "serve" or (command == "annotate" and not (arguments["imported"] or arguments["export"])):
         expect_installed("starlette", "uvicorn", "prometheus_client")
-    if command == "sample" and given["kind"] == "language-model" and ":" not in given["model"]:
+    if command == "sample" and arguments["kind"] == "language-model" and ":" not in arguments["model"]:
         expect_installed("transformers")
-    if given.get("readouts"):
+    if arguments.get("readouts"):
         expect_installed("pyarrow")
-    if given.get("engine") == "ray":
+    if arguments.get("engine") == "ray":
         expect_installed("ray")
-    if any(_is_onnx(value) for value in given.values()):
+    if any(_is_onnx(value) for value in arguments.values()):
         expect_installed("onnx", "onnxruntime")
 
 

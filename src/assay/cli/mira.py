@@ -8,7 +8,7 @@ import typer
 
 from assay.cli.options import ForMachines, Highest, Lowest, Report, Seed
 from assay.cli.places import Written
-from assay.cli.status import ALARM
+from assay.cli.status import leave_by_gate
 
 if TYPE_CHECKING:
     from assay.mira import MonitorabilityComparison
@@ -38,13 +38,15 @@ def mira(
     seed: Seed = 0,
     least_mira: Annotated[
         float | None,
-        typer.Option(help="Exit with status 1 where the best score's lower bound is below this."),
+        typer.Option(help="Gate on the interval of the best score."),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Where the comparison goes."), Written()] = None,
     report: Report = None,
     as_json: ForMachines = False,
 ) -> None:
     """Say how visible a network's failures are from inside, before it ships.
+
+    Exit status: 0 fine, 1 the gate of --least-mira failed, 2 wrong use, 3 it could not be decided.
 
     Example: `assay mira mine:network --train train.npz --test test.npz --report mira.html`
     """
@@ -69,8 +71,8 @@ def mira(
         alone = len(compared.results) == 1
         assay.write_report([*([] if alone else [compared]), *compared.results], report)
     _print(compared, as_json)
-    if least_mira is not None and not compared.results[0].interval[0] >= least_mira:
-        raise typer.Exit(ALARM)
+    if least_mira is not None:
+        leave_by_gate("best MIRA score", compared.results[0].interval, least_mira)
 
 
 def _print(compared: "MonitorabilityComparison", as_json: bool) -> None:

@@ -1,9 +1,12 @@
-"""From `package.module:name` on the command line to a Network."""
+"""Networks and data named on the command line: `package.module:name`, files and folders."""
 
 import importlib
+import inspect
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from assay.cli.path_options import path_and_options, said_for_paths
 from assay.errors import InputError, MissingLabelsError
@@ -16,10 +19,10 @@ TRAIN, TEST = 0, 1
 
 
 def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "Network":
-    """The Network that `module:factory` gives, or that an .onnx file holds.
+    """The Network from `module:factory` or an .onnx file.
 
-    The name may be a Network, a torch module, or a function that returns either when called without
-    arguments. The current folder is searched first, as python itself does.
+    The name may be a Network, a torch module, or a function without arguments that returns either. The
+    current folder is searched first, as python itself does.
     """
     from torch import nn
 
@@ -28,8 +31,7 @@ def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "N
     if reference.endswith(".onnx"):
         return Network.from_onnx(reference, layers)
     found = named(reference)
-    if not isinstance(found, Network | nn.Module) and callable(found):
-        found = found()
+    found = found if isinstance(found, Network | nn.Module) else made(found, reference)
     if isinstance(found, nn.Module):
         return Network(found, layers=layers)
     if isinstance(found, Network):
@@ -44,8 +46,39 @@ def data_at(source: str, part: int = TEST) -> Any:
     """(inputs, labels) of a file or folder; `digits` is a part of the bundled digits.
 
     Options of the reader follow a question mark: `mnist?split=test`, `photos?size=32&channels=3`
-    (path_options.py).
+    (path_options.py). If class names were numbered, a note says how.
     """
+    found = _labelled_at(source, part)
+    note(found.note and f"{source}: {found.note}")
+    return found
+
+
+def data_or_inputs_at(source: str) -> Any:
+    """(inputs, labels), or the inputs alone if there are no labels."""
+    try:
+        return data_at(source)
+    except MissingLabelsError:
+        return _inputs_at(source)
+
+
+def named_data(text: str) -> tuple[str, Any]:
+    """The name and the inputs of `name=data`; labels, if any, are ignored."""
+    name, equals, source = text.partition("=")
+    if not equals or not source or "?" in name:
+        raise InputError(f"expected --novelty name=data, got {text!r}; name the unknown classes")
+    try:
+        return name, _labelled_at(source, TEST)[0]
+    except MissingLabelsError:
+        return name, _inputs_at(source)
+
+
+def note(text: str) -> None:
+    """Print a remark beside the output, if there is one."""
+    if text:
+        typer.echo(f"note: {text}", err=True)
+
+
+def _labelled_at(source: str, part: int) -> Any:
     from assay import data
 
     if source == "digits" and not Path(source).exists():
@@ -55,43 +88,61 @@ def data_at(source: str, part: int = TEST) -> Any:
         return data.read(path, **options)
 
 
-def data_or_inputs_at(source: str) -> Any:
-    """The same where there are labels, else the inputs alone."""
+def _inputs_at(source: str) -> Any:
     from assay import data
 
-    try:
-        return data_at(source)
-    except MissingLabelsError:
-        path, options = path_and_options(source)
-        options.pop("classes", None)  # without labels nothing is numbered
-        with said_for_paths(path):
-            return data.read_inputs(path, **options)
-
-
-def named_data(text: str) -> tuple[str, Any]:
-    """The name and the inputs of `name=data`; labels, where there are any, are passed over."""
-    name, equals, source = text.partition("=")
-    if not equals or not source or "?" in name:
-        raise InputError(f"expected --novelty name=data, got {text!r}; name the unknown classes")
-    found = data_or_inputs_at(source)
-    return name, found[0] if isinstance(found, tuple) else found
+    path, options = path_and_options(source)
+    options.pop("classes", None)  # without labels there are no classes to number
+    with said_for_paths(path):
+        return data.read_inputs(path, **options)
 
 
 def named(reference: str) -> Any:
-    """What `package.module:name` names."""
+    """The object that `package.module:name` refers to."""
     module_name, colon, name = reference.partition(":")
-    if not colon or not name:
+    if not colon or not name.isidentifier() or not all(map(str.isidentifier, module_name.split("."))):
         raise InputError(f"expected package.module:name, got {reference!r}; name a function that returns it")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        return getattr(importlib.import_module(module_name), name)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise InputError(
             f"expected a module named {module_name!r}, found none ({error}); run from its folder"
             " or install it"
         ) from error
-    except AttributeError as error:
+    except SyntaxError as error:
         raise InputError(
-            f"expected {name!r} in module {module_name!r}, found none; check the name"
+            f"expected Python in {error.filename}, got a mistake in line {error.lineno} ({error.msg}); "
+            "correct it"
         ) from error
+    if not hasattr(module, name):
+        raise InputError(f"expected {name!r} in module {module_name!r}, found none; check the name")
+    return getattr(module, name)
+
+
+def callable_at(reference: str) -> Any:
+    """The function that `package.module:name` names."""
+    found = named(reference)
+    if not callable(found):
+        raise InputError(
+            f"expected {reference} to be a function of a batch of inputs, got {type(found).__name__}; "
+            "name a function"
+        )
+    return found
+
+
+def made(found: Any, reference: str) -> Any:
+    """What a factory makes when it is called without arguments; anything else as it is."""
+    if not callable(found):
+        return found
+    try:
+        inspect.signature(found).bind()
+    except TypeError as error:
+        raise InputError(
+            f"expected {reference} to be callable without arguments, got one that is not ({error}); name a "
+            "function that needs none"
+        ) from error
+    except ValueError:  # built in, without a signature that can be read
+        pass
+    return found()

@@ -1,4 +1,4 @@
-"""`assay observe`: what a network does on data, saved as a Trace."""
+"""`assay observe`: run a network on data and save the Trace."""
 
 import json
 from pathlib import Path
@@ -17,23 +17,24 @@ def observe(
     data: Annotated[
         str, typer.Option(help="Data to observe, with or without labels: a file or folder, or `digits`.")
     ],
-    output: Annotated[Path, typer.Option(help="Where the Trace goes."), Written()] = Path(
+    output: Annotated[Path, typer.Option(help="File to save the Trace to."), Written()] = Path(
         "trace.safetensors"
     ),
     layer: Annotated[list[str] | None, typer.Option(help="A layer to watch; may be repeated.")] = None,
     keep_inputs: Annotated[bool, typer.Option(help="Keep the inputs in the Trace.")] = False,
     as_json: ForMachines = False,
 ) -> None:
-    """Run a network on data and save what it did.
+    """Run a network on data and save its outputs and features.
 
     Example: `assay observe assay.demo.networks:small_cnn --data digits --output trace.safetensors`
     """
     import assay
-    from assay.cli.network_reference import data_or_inputs_at, network_at
+    from assay.cli.network_reference import data_or_inputs_at, network_at, note
 
     watched = network_at(network, tuple(layer or ["penultimate"]))
     trace = watched.observe(data_or_inputs_at(data), keep_inputs)
     assay.save(trace, output)
+    note("" if trace.labels is None else trace.order_hint)
     facts = {
         "inputs": len(trace),
         "classes": trace.logits.shape[1],

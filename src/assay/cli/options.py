@@ -1,7 +1,10 @@
 """Options that mean the same in every command."""
 
+import functools
+import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -9,7 +12,7 @@ from assay.cli.places import Written
 
 
 def not_negative(seed: int | None) -> int | None:
-    """A seed as all generators take it; as a range of the option it would crowd the help."""
+    """A seed that every generator accepts; as a range of the option it would clutter the help."""
     if seed is not None and seed < 0:
         raise typer.BadParameter(f"expected 0 or more, got {seed}")
     return seed
@@ -22,12 +25,26 @@ Faults = Annotated[
     list[str] | None,
     typer.Option("--fault", help="A fault of assay.faults; may be repeated. [default: the paper's]"),
 ]
-ForMachines = Annotated[bool, typer.Option("--json", help="Print for machines.")]
+ForMachines = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Highest = Annotated[float | None, typer.Option("--high", help="Largest value an input may take.")]
 Lowest = Annotated[float | None, typer.Option("--low", help="Smallest value an input may take.")]
 NetworkReference = Annotated[
     str, typer.Argument(help="module:factory that returns the network, or an .onnx file.")
 ]
 Novelty = Annotated[list[str] | None, typer.Option(help="name=data of unknown classes; may be repeated.")]
-Report = Annotated[Path | None, typer.Option(help="Where the report goes, as HTML."), Written()]
-Seed = Annotated[int, typer.Option(help="Every random choice follows from it.", callback=not_negative)]
+Report = Annotated[Path | None, typer.Option(help="Write an HTML report to this file."), Written()]
+Seed = Annotated[int, typer.Option(help="Seed of all random choices.", callback=not_negative)]
+
+
+def with_finite_numbers(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which refuses NaN and infinity in every option: a gate at NaN neither passes nor fails."""
+
+    @functools.wraps(command)
+    def careful(**given: Any) -> None:
+        for name, value in given.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                option = f"--{name.replace('_', '-')}"
+                raise typer.BadParameter(f"expected a finite number for {option}, got {value}")
+        command(**given)
+
+    return careful

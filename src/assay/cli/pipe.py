@@ -1,4 +1,4 @@
-"""The reader of our output, who may leave before the end (`assay ... | head`)."""
+"""The reader of the output, which may stop reading before the end (`assay ... | head`)."""
 
 import os
 import select
@@ -6,16 +6,16 @@ import sys
 
 
 class Reader:
-    """Of standard output and standard error, as they were when the command began."""
+    """The reader of standard output and standard error, as they were when the command began."""
 
     def __init__(self) -> None:
         streams = [stream for stream in (sys.__stdout__, sys.__stderr__) if stream is not None]
         self.ends = [stream.fileno() for stream in streams if not stream.closed]
-        # Rich lets go of an output that nobody reads; the copies still say so afterwards.
+        # Rich drops an output that nobody reads; the copies still show it afterwards.
         self.copies = [os.dup(end) for end in self.ends]
 
     def has_left(self) -> bool:
-        """Whether our own output has no reader any more; that a pipe to a worker broke is an error."""
+        """Whether nobody reads the output any more; a broken pipe to a worker is an error instead."""
         if not hasattr(select, "poll"):  # Windows
             return True
         waiting = select.poll()
@@ -23,8 +23,8 @@ class Reader:
             waiting.register(end, 0)
         return any(event & select.POLLERR for _, event in waiting.poll(0))
 
-    def let_go(self) -> None:
-        """Nothing more is written where nobody reads, not even when the interpreter ends."""
+    def discard_output(self) -> None:
+        """Discard all further output, even when the interpreter exits."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for end in self.ends:
             os.dup2(nowhere, end)

@@ -1,4 +1,4 @@
-"""Where commands write: looked at before any work, and said plainly if something older stays there."""
+"""Files that commands write: checked before any work, and reported if an left one is left there."""
 
 import functools
 import inspect
@@ -20,18 +20,18 @@ PICTURES = (".png", ".svg", ".pdf")
 
 @dataclass(frozen=True)
 class Written:
-    """Stands in the annotation of an option that says where something is written."""
+    """Marks an option that is the path of a file or folder to write."""
 
     folder: bool = False
     kept: bool = False
-    """Whether it goes on from run to run, so that an older one is no surprise."""
+    """Whether it continues from run to run, so that an left file is expected."""
     picture: bool = False
 
 
 def with_places(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which refuses a place that cannot be written before it does anything.
+    """The command, which first checks that it can write all its files.
 
-    If it does not reach its end, its error also names what stayed from an earlier run.
+    If it fails, the error also names the files left from an earlier run.
     """
     options = {
         name: mark
@@ -41,49 +41,49 @@ def with_places(command: Callable[..., None]) -> Callable[..., None]:
     }
 
     @functools.wraps(command)
-    def careful(**given: Any) -> None:
-        places = {name: given[name] for name in options if given.get(name) is not None}
-        _check(places, options)
+    def checked(**arguments: Any) -> None:
+        places = {name: arguments[name] for name in options if arguments.get(name) is not None}
+        _check_places(places, options)
         before = {path: _stamp(path) for name, path in places.items() if not options[name].kept}
         try:
-            command(**given)
+            command(**arguments)
         except typer.Exit as ended:
-            if ended.exit_code >= WRONG_USE and (older := _older(before)):
-                typer.echo(f"assay: {older}", err=True)
+            if ended.exit_code >= WRONG_USE and (left := _left_from_before(before)):
+                typer.echo(f"assay: {left}", err=True)
             raise
         except Exception as error:
-            if older := _older(before):
-                error.add_note(older)
+            if left := _left_from_before(before):
+                error.add_note(left)
             raise
 
-    return careful
+    return checked
 
 
 def write_picture(figure: "Figure", path: Path) -> None:
-    """As png, svg or pdf by the name's ending, whole or not at all."""
+    """Write the figure as png, svg or pdf, by the ending of the name, whole or not at all."""
     from assay.storage import write_whole
 
     kind = path.suffix.lower().removeprefix(".")
     write_whole(path, lambda temporary: figure.savefig(temporary, format=kind))
 
 
-def _check(places: Mapping[str, Path], options: Mapping[str, Written]) -> None:
+def _check_places(places: Mapping[str, Path], options: Mapping[str, Written]) -> None:
     from assay.storage import expect_writable
 
-    taken: dict[Path, str] = {}
+    names: dict[Path, str] = {}
     for name, path in places.items():
         if options[name].picture and path.suffix.lower() not in PICTURES:
             raise InputError(
                 f"expected --{name} to end in {', '.join(PICTURES)}, got {path}; give it one of these endings"
             )
         expect_writable(path, folder=options[name].folder)
-        other = taken.setdefault(path.resolve(), name)
+        other = names.setdefault(path.resolve(), name)
         if other != name:
-            raise InputError(f"expected two places, got {path} for both --{other} and --{name}; change one")
+            raise InputError(f"expected two files, got {path} for both --{other} and --{name}; change one")
 
 
 def _stamp(path: Path) -> Any:
-    """What changes when the file, or a file of the folder, is replaced; None where there is nothing."""
+    """Changes when the file, or a file of the folder, is replaced; None if there is nothing."""
     if path.is_dir():
         return sorted((entry.name, _stamp(entry)) for entry in path.iterdir() if entry.is_file()) or None
     if not path.exists():
@@ -92,12 +92,14 @@ def _stamp(path: Path) -> Any:
     return found.st_ino, found.st_mtime_ns
 
 
-def _older(before: Mapping[Path, Any]) -> str:
-    """Which of these were there and are as they were; empty if none."""
-    return _said(str(path) for path, stamp in before.items() if stamp is not None and _stamp(path) == stamp)
+def _left_from_before(before: Mapping[Path, Any]) -> str:
+    """A sentence about the files that existed before and are unchanged; empty if there are none."""
+    return _sentence(
+        str(path) for path, stamp in before.items() if stamp is not None and _stamp(path) == stamp
+    )
 
 
-def _said(names: Iterable[str]) -> str:
+def _sentence(names: Iterable[str]) -> str:
     listed = list(names)
     if not listed:
         return ""

@@ -1,4 +1,4 @@
-"""`assay precision`: how right a model is where it is sure, from a distribution and labels."""
+"""`assay precision`: how often a model is right where it is confident, from a distribution and labels."""
 
 import json
 from pathlib import Path
@@ -20,15 +20,17 @@ def precision(
         str,
         typer.Argument(help="A store, a csv, a Label Studio export, or module:function that judges inputs."),
     ],
-    confident: Annotated[str, typer.Option(help="Which outputs the model is sure at: low or high.")] = "low",
-    output: Annotated[Path, typer.Option(help="Where the curve goes."), Written()] = Path(
+    confident: Annotated[
+        str, typer.Option(help="Outputs at which the model is confident: low or high.")
+    ] = "low",
+    output: Annotated[Path, typer.Option(help="File to save the curve to."), Written()] = Path(
         "precision.safetensors"
     ),
     report: Report = None,
     seed: Seed = 0,
     as_json: ForMachines = False,
 ) -> None:
-    """Precision and recall over the whole input space. Status 3 if the distribution did not converge.
+    """Estimate precision and recall over the whole input space. Status 3 if sampling did not converge.
 
     Example: `assay precision outputs.safetensors labels.db --confident high --report report.html`
     """
@@ -51,13 +53,13 @@ def precision(
 
 def _annotations(labels: str, dist: Any) -> Any:
     import assay
-    from assay.cli.network_reference import named
+    from assay.cli.network_reference import callable_at
     from assay.omniinput.annotation.items import run_name
     from assay.omniinput.annotation.store import AnnotationStore, is_store
 
     path = Path(labels)
     if ":" in labels and not path.exists():
-        return named(labels)
+        return callable_at(labels)
     if is_store(path):
         with AnnotationStore(path) as store:
             store.check_run(run_name(dist))

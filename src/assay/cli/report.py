@@ -12,17 +12,17 @@ from assay.errors import InputError
 
 
 def report(
-    results: Annotated[list[Path], typer.Argument(help="Saved results, in the order they shall appear.")],
-    output: Annotated[Path, typer.Option(help="Where the report goes, as HTML."), Written()] = Path(
-        "report.html"
-    ),
-    title: Annotated[str, typer.Option(help="Its heading.")] = "How far can this network be trusted?",
+    results: Annotated[list[Path], typer.Argument(help="Saved results, in the order to show them.")],
+    output: Annotated[Path, typer.Option(help="HTML file to write."), Written()] = Path("report.html"),
+    title: Annotated[
+        str, typer.Option(help="Heading of the report.")
+    ] = "How far can this network be trusted?",
     network: Annotated[
-        str | None, typer.Option(help="module:factory of the network that a result was made with.")
+        str | None, typer.Option(help="module:factory of the network, for results that need it to load.")
     ] = None,
     as_json: ForMachines = False,
 ) -> None:
-    """Write saved results to one HTML page that needs nothing else.
+    """Write saved results to one self-contained HTML page.
 
     Example: `assay report mira.safetensors benchmark.safetensors --output report.html`
     """

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.merge import check_each_once
 from assay.cli.options import ForMachines, Report, not_negative
 from assay.cli.places import Written, write_picture
-from assay.cli.status import ALARM, UNDECIDED
-from assay.errors import InputError
+from assay.cli.status import UNDECIDED, leave_by_gate
+from assay.errors import InputError, MissingLabelsError
 
 if TYPE_CHECKING:
     from assay import Histogram, IndicatorEstimate, Reshaping, Trace
@@ -31,7 +32,7 @@ def reshape(
     least_indicator: Annotated[
         float | None,
         typer.Option(
-            help="Exit with status 1 if the lower end of the first indicator's interval is below this."
+            min=0, max=1, help="Gate on the interval of the first indicator; the test set needs labels."
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Where the result goes."), Written()] = None,
@@ -47,7 +48,8 @@ def reshape(
 ) -> None:
     """Keep the part of a test set that looks like operation, and measure on it.
 
-    Exit status: 0 fine, 1 below --least-indicator, 2 wrong use, 3 no part of the test set matches.
+    Exit status: 0 fine, 1 below --least-indicator, 2 wrong use, 3 that could not be decided, or no part of
+    the test set matches.
 
     Example: `assay reshape test.safetensors device-1.hist device-2.hist --epsilon 0.01`
     """
@@ -55,6 +57,8 @@ def reshape(
 
     chosen = [_indicator(name) for name in indicator or ["accuracy"]]
     trace: Trace = assay.load(test, kind="Trace")
+    if indicator or least_indicator is not None:
+        _expect_labels(trace, test)
     histogram = _histogram(trace, operational, layer, width)
     try:
         result = assay.reshape(trace, histogram, epsilon, time_limit=time_limit, seed=seed)
@@ -69,8 +73,16 @@ def reshape(
     if report:
         assay.write_report([result], report)
     _report(result, estimates, as_json)
-    if least_indicator is not None and (not estimates or estimates[0].lower < least_indicator):
-        raise typer.Exit(ALARM)
+    if least_indicator is not None:
+        leave_by_gate("first indicator", (estimates[0].lower, estimates[0].upper), least_indicator)
+
+
+def _expect_labels(trace: "Trace", path: Path) -> None:
+    if trace.labels is None:
+        raise MissingLabelsError(
+            f"expected a labelled test set for --indicator and --least-indicator, got {path} without labels; "
+            "observe data with labels, or leave these options out"
+        )
 
 
 def _indicator(name: str) -> "Indicator":
@@ -87,6 +99,7 @@ def _indicator(name: str) -> "Indicator":
 def _histogram(test: "Trace", paths: list[Path], layer: str, width: float) -> "Histogram":
     import assay
 
+    check_each_once(paths)
     loaded = [assay.load(path) for path in paths]
     if len(loaded) == 1 and isinstance(loaded[0], assay.Trace):
         bins = assay.Bins.from_data(test, layer, width)

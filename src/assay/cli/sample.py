@@ -1,4 +1,4 @@
-"""`assay sample`: what a model gives over all inputs it could be given."""
+"""`assay sample`: the outputs of a model over all inputs it could get."""
 
 import json
 import math
@@ -38,33 +38,38 @@ Model = Annotated[
 ]
 WhatKind = Annotated[
     Kind,
-    typer.Option(help="output: a function; language-model: its likelihood; logit: one class of a network."),
+    typer.Option(
+        help="What the model is: a function (output), a language model, or one class of a network (logit)."
+    ),
 ]
 Shape = Annotated[str | None, typer.Option(help="Shape of an input: 8, or 1x28x28.")]
-Values = Annotated[int, typer.Option(help="Every position takes 0 to this minus 1.")]
-Length = Annotated[int, typer.Option(help="Tokens of a sequence, for a language model.")]
+Values = Annotated[int, typer.Option(help="Number of values per position: 0 to this minus 1.")]
+Length = Annotated[int, typer.Option(help="Tokens per sequence, for a language model.")]
 Start = Annotated[
     int | None, typer.Option(help="Token before every sequence; without it the first token is free.")
 ]
 TargetClass = Annotated[int, typer.Option("--class", help="Class whose logit is the output.")]
-Scale = Annotated[float, typer.Option(help="Divides the values before a network sees them: 255 for pixels.")]
+Scale = Annotated[
+    float, typer.Option(help="Divide inputs by this before a network sees them: 255 for pixels.")
+]
 # A number such as 100 between two colons would be drawn as an emoji.
-Bins = Annotated[str | None, typer.Option(help="low:high:number, such as 0:72:36, or just a number.")]
-Evaluations = Annotated[int | None, typer.Option(help="Model evaluations at most.")]
-Seconds = Annotated[float | None, typer.Option(help="Seconds at most.")]
+Bins = Annotated[str | None, typer.Option(help="Bins as low:high:number, such as 0:72:36, or just a number.")]
+Evaluations = Annotated[int | None, typer.Option(help="Maximum number of model evaluations.")]
+Seconds = Annotated[float | None, typer.Option(help="Maximum number of seconds.")]
 Sampler = Annotated[str, typer.Option(help="auto, tempering, multicanonical or importance.")]
 Kernels = Annotated[list[str] | None, typer.Option(help="A kind of move; may be repeated.")]
-Ladders = Annotated[int, typer.Option(help="Independent runs that share the budget.")]
+Ladders = Annotated[int, typer.Option(help="Number of independent runs that share the budget.")]
 Engine = Annotated[str, typer.Option(help="Where ladders run: here, processes or ray.")]
 Kept = Annotated[
     Path | None,
-    typer.Option(help="Where the run is kept; an interrupted one goes on from there."),
+    typer.Option(help="Checkpoint file; an interrupted run continues from it."),
     Written(kept=True),
 ]
 Download = Annotated[
-    bool, typer.Option("--allow-download", help="Let a language model be fetched from the Hugging Face hub.")
+    bool,
+    typer.Option("--allow-download", help="Allow downloads of language models from the Hugging Face hub."),
 ]
-Output = Annotated[Path, typer.Option(help="Where the distribution goes."), Written()]
+Output = Annotated[Path, typer.Option(help="File to save the distribution to."), Written()]
 
 
 def sample(
@@ -125,7 +130,7 @@ def sample(
 
 @contextmanager
 def _partial_kept(output: Path) -> Iterator[None]:
-    """If sampling must stop, what was sampled so far is saved before the error goes on."""
+    """If sampling must stop, save the distribution so far before the error is raised again."""
     from assay import save
     from assay.omniinput.sampling.problem import SamplingError
 
@@ -134,7 +139,7 @@ def _partial_kept(output: Path) -> Iterator[None]:
     except SamplingError as error:
         if error.partial is not None:
             save(error.partial, output)
-            print(f"what was sampled so far is in {output}")
+            print(f"the distribution so far is in {output}")
         raise
 
 
@@ -149,15 +154,15 @@ def _source(
     scale: float,
     allow_download: bool,
 ) -> "tuple[Any, InputSpace | None, Any]":
-    """The output function or language model, its space, and how its inputs read as text."""
-    from assay.cli.network_reference import named
+    """The output function or language model, its space, and a function that decodes inputs to text."""
+    from assay.cli.network_reference import callable_at
 
     if kind is Kind.language:
         return _language_model(model, length, start, allow_download)
     space = _space(shape, values)
     if kind is Kind.logit:
         return _logit(model, space, target_class, scale), space, None
-    return named(model), space, None
+    return callable_at(model), space, None
 
 
 def _space(shape: str | None, values: int) -> "InputSpace":
@@ -174,12 +179,12 @@ def _language_model(
 ) -> "tuple[CausalLM, None, Any]":
     """A Hugging Face model with its tokenizer, or the CausalLM that module:name is or returns."""
     from assay import CausalLM
-    from assay.cli.network_reference import named
+    from assay.cli.network_reference import made, named
     from assay.omniinput.sampling.language_model import pretrained
 
     if ":" in model:
         found = named(model)
-        found = found() if callable(found) and not isinstance(found, CausalLM) else found
+        found = found if isinstance(found, CausalLM) else made(found, model)
         if not isinstance(found, CausalLM):
             raise InputError(
                 f"expected {model} to be or to return an assay.CausalLM, got {type(found).__name__}; "
@@ -208,12 +213,12 @@ def _logit(model: str, space: "InputSpace", target_class: int, scale: float) -> 
 
 
 def _classes(network: "Network", shape: tuple[int, ...]) -> int:
-    """How many logits the network gives on inputs of this shape; an error names one that it takes."""
+    """The number of logits on inputs of this shape; the error suggests a shape that works."""
     import torch
 
     def logits(sizes: tuple[int, ...]) -> int:
         with torch.no_grad():
-            return network(torch.zeros(2, *sizes)).shape[1]  # one would pass for an image's one channel
+            return network(torch.zeros(2, *sizes)).shape[1]  # a single row could be mistaken for one channel
 
     def takes(sizes: tuple[int, ...]) -> bool:
         try:
@@ -237,15 +242,19 @@ def _classes(network: "Network", shape: tuple[int, ...]) -> int:
 def _edges(bins: str | None) -> Any:
     import numpy as np
 
-    if bins is None or bins.isdigit():
-        return None if bins is None else int(bins)
+    if bins is None:
+        return None
+    wanted, advice = "expected bins as low:high:number or a number", "give, for example, --bins 0:72:36"
+    if bins.isdecimal() and int(bins):
+        return int(bins)
     try:
-        low, high, count = bins.split(":")
-        return np.linspace(float(low), float(high), int(count) + 1)
+        *ends, number = bins.split(":")
+        (low, high), count = map(float, ends), int(number)
     except ValueError as error:
-        raise InputError(
-            f"expected bins as low:high:number or a number, got {bins!r}; give, for example, --bins 0:72:36"
-        ) from error
+        raise InputError(f"{wanted}, got {bins!r}; {advice}") from error
+    if not (-math.inf < low < high < math.inf and count >= 1):
+        raise InputError(f"{wanted} with low below high, got {bins!r}; {advice}")
+    return np.linspace(low, high, count + 1)
 
 
 def _print(dist: "OutputDistribution", output: Path, as_json: bool) -> None:

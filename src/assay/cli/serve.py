@@ -2,76 +2,93 @@
 
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from assay.cli.places import Written
-from assay.errors import InputError
+from assay.errors import InputError, UndecidedError
 
 if TYPE_CHECKING:
-    from assay import Bins, Guard, OnnxGuard, Trace, Watch
+    from assay import Bins, Guard, Trace, Watch
+    from assay.guard import AnyGuard
+
+
+SavedGuard = Annotated[Path, typer.Argument(help="A saved Guard, or an exported one (.onnx).")]
+NetworkOfGuard = Annotated[
+    str | None,
+    typer.Argument(help="module:factory that returns the network of a saved Guard, or its .onnx file."),
+]
+CleanTrace = Annotated[
+    Path | None,
+    typer.Option(
+        help="A saved Trace of clean data: calibrates the watches, lays out the bins of the histogram and, "
+        "if it has labels, starts the estimates of accuracy."
+    ),
+]
+SavedBins = Annotated[Path | None, typer.Option(help="Saved Bins for the histogram.")]
+Layer = Annotated[str, typer.Option(help="Layer of the histogram.")]
+Width = Annotated[float, typer.Option(help="Bin width, where bins come from --reference.")]
+Window = Annotated[int, typer.Option(help="Predictions per window of the watches.")]
+FalseAlarmRate = Annotated[
+    float, typer.Option(help="Chance that a watch ever raises the alarm on a clean stream.")
+]
+Block = Annotated[int, typer.Option(help="Number of consecutive rows that may be correlated.")]
+StateFile = Annotated[
+    Path | None,
+    typer.Option(help="File that keeps the counts; read at the start."),
+    Written(kept=True),
+]
+Every = Annotated[float, typer.Option(help="Seconds between two writes of --state.")]
+Host = Annotated[str, typer.Option(help="Address to listen on; one that others can reach needs a token.")]
+Port = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.")]
+ModelName = Annotated[str, typer.Option(help="Name of the model in addresses.")]
+Token = Annotated[str | None, typer.Option(envvar="ASSAY_TOKEN", help="Token that every client must send.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Let other machines in even without a token.")]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(help="Another name that clients call this service by; may be repeated."),
+]
+MostRows = Annotated[int, typer.Option(help="Most rows per request.")]
+MostBytes = Annotated[int, typer.Option(help="Most bytes per request, and per answer.")]
+MostWaiting = Annotated[
+    int, typer.Option(help="Most requests accepted and not yet answered; further ones get a 503.")
+]
+Timeout = Annotated[float, typer.Option(help="Seconds until a request gets a 504.")]
+BodyTimeout = Annotated[float, typer.Option(help="Seconds until an incomplete request gets a 408.")]
+Workers = Annotated[int, typer.Option(help="Requests computed at the same time.")]
 
 
 def serve(
-    guard: Annotated[Path, typer.Argument(help="A saved Guard, or an exported one (.onnx).")],
-    network: Annotated[
-        str | None,
-        typer.Argument(help="module:factory that returns the network of a saved Guard, or its .onnx file."),
-    ] = None,
-    reference: Annotated[
-        Path | None,
-        typer.Option(
-            help="A saved Trace of clean data: calibrates the watches, lays out bins for the histogram and, "
-            "if it has labels, starts the estimates of accuracy."
-        ),
-    ] = None,
-    bins: Annotated[Path | None, typer.Option(help="Saved Bins for the histogram.")] = None,
-    layer: Annotated[str, typer.Option(help="Layer of the histogram.")] = "penultimate",
-    width: Annotated[float, typer.Option(help="Bin width, where bins come from --reference.")] = 1.0,
-    window: Annotated[int, typer.Option(help="Predictions per window of the watches.")] = 1000,
-    false_alarm_rate: Annotated[
-        float, typer.Option(help="Chance that a watch ever sounds on a clean stream.")
-    ] = 0.01,
-    block: Annotated[
-        int, typer.Option(help="After how many rows of the stream neighbours are no longer alike.")
-    ] = 1,
-    state: Annotated[
-        Path | None,
-        typer.Option(help="File that counts are kept in, and taken up from at the start."),
-        Written(kept=True),
-    ] = None,
-    every: Annotated[float, typer.Option(help="Seconds between two writings of --state.")] = 10.0,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; one that others can reach needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8080,
-    name: Annotated[str, typer.Option(help="Name of the model in addresses.")] = "guard",
-    token: Annotated[
-        str | None, typer.Option(envvar="ASSAY_TOKEN", help="Asked of every client, where given.")
-    ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen to other machines also without a token.")
-    ] = False,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(help="Another name that clients know this service by; may be given more than once."),
-    ] = None,
-    most_rows: Annotated[int, typer.Option(help="Rows of a request.")] = 256,
-    most_bytes: Annotated[
-        int, typer.Option(help="Bytes of a request, and of the numbers in its answer.")
-    ] = 16 * 2**20,
-    most_waiting: Annotated[int, typer.Option(help="Requests taken and not answered; more get a 503.")] = 32,
-    timeout: Annotated[float, typer.Option(help="Seconds until a request gets a 504.")] = 30.0,
-    body_timeout: Annotated[
-        float, typer.Option(help="Seconds until a request whose body is not whole gets a 408.")
-    ] = 20.0,
-    workers: Annotated[int, typer.Option(help="Requests computed at the same time.")] = 1,
+    guard: SavedGuard,
+    network: NetworkOfGuard = None,
+    reference: CleanTrace = None,
+    bins: SavedBins = None,
+    layer: Layer = "penultimate",
+    width: Width = 1.0,
+    window: Window = 1000,
+    false_alarm_rate: FalseAlarmRate = 0.01,
+    block: Block = 1,
+    state: StateFile = None,
+    every: Every = 10.0,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    name: ModelName = "guard",
+    token: Token = None,
+    insecure: Insecure = False,
+    allow_host: AllowHost = None,
+    most_rows: MostRows = 256,
+    most_bytes: MostBytes = 16 * 2**20,
+    most_waiting: MostWaiting = 32,
+    timeout: Timeout = 30.0,
+    body_timeout: BodyTimeout = 20.0,
+    workers: Workers = 1,
 ) -> None:
     """Serve a guard: predictions with score and alarm, /metrics for Prometheus, counts on disk.
 
-    `POST /v2/models/guard/infer` takes and gives JSON of the v2 inference protocol.
+    `POST /v2/models/guard/infer` takes and returns JSON of the v2 inference protocol.
 
     Exit status: 0 stopped, 2 wrong use.
 
@@ -79,10 +96,10 @@ def serve(
     """
     from assay.web.service import Limits, Service
 
-    _check_door(host, token, insecure)
+    _check_access(host, token, insecure)
     limits = Limits(most_bytes, most_rows, most_waiting, timeout, body_timeout, workers)
-    served = _guard(guard, network)
-    watch = _watch(served, reference, bins, layer, width, window, false_alarm_rate, block)
+    loaded = _load_guard(guard, network)
+    watch = _build_watch(loaded, reference, bins, layer, width, window, false_alarm_rate, block)
     service = Service(
         watch,
         name=name,
@@ -95,43 +112,45 @@ def serve(
     _run(service.app, host, port, name, timeout)
 
 
-def _check_door(host: str, token: str | None, insecure: bool) -> None:
-    """Nobody is let in by mistake: not by a token that is empty, not from other machines without one."""
+def _check_access(host: str, token: str | None, insecure: bool) -> None:
+    """Let nobody in by mistake: not with an empty token, not from other machines without one."""
     from assay.web.listening import is_this_machine
     from assay.web.token import check_token
 
-    if token is None:  # typer takes an empty variable for none
+    if token is None:  # typer reads an empty variable as none
         token = os.environ.get("ASSAY_TOKEN")
     if token is not None:
         check_token(token)
     elif not insecure and not is_this_machine(host):
         raise InputError(
             f"expected a token for {host or 'all addresses'}, which other machines can reach, got none; pass "
-            "--token or set ASSAY_TOKEN, or say --insecure to answer everybody"
+            "--token or set ASSAY_TOKEN, or pass --insecure to answer everybody"
         )
 
 
-def _guard(path: Path, network: str | None) -> "Guard | OnnxGuard":
+def _load_guard(path: Path, network: str | None) -> "AnyGuard":
     import assay
     from assay.cli.network_reference import network_at
 
     if path.suffix == ".onnx":
         if network is not None:
-            raise InputError(f"expected no network beside {path}, which holds its own, got {network}")
+            raise InputError(
+                f"expected no network beside {path}, which contains its own, got {network}; leave it out"
+            )
         return assay.OnnxGuard(path)
     if not path.exists():
         raise InputError(f"expected a guard at {path}, found none; check the path")
     if network is None:
         raise InputError(
-            f"expected the network of {path}, which the file does not hold; pass module:factory as well"
+            f"expected the network of {path}, which the file does not contain; pass module:factory as well"
         )
     # Without layers of its own: the guard knows which ones it watches.
-    found: Guard = assay.load(path, network=network_at(network, layers=()), kind="Guard")
-    return found
+    loaded: Guard = assay.load(path, network=network_at(network, layers=()), kind="Guard")
+    return loaded
 
 
-def _watch(
-    guard: "Guard | OnnxGuard",
+def _build_watch(
+    guard: "AnyGuard",
     reference: Path | None,
     bins: Path | None,
     layer: str,
@@ -144,44 +163,32 @@ def _watch(
 
     chosen: Bins | None = None if bins is None else assay.load(bins, kind="Bins")
     clean: Trace | None = None if reference is None else assay.load(reference, kind="Trace")
-    told = clean is not None and (layer in clean.features or layer != "penultimate")
-    counted = (layer,) if told else ()
-    if isinstance(guard, assay.Guard):
-        guard.network = guard.network.watching(counted if chosen is None else chosen.layers)
+    # The default layer is counted only where the reference has it; a layer that was asked for, always.
+    counts = clean is not None and (layer in clean.features or layer != "penultimate")
+    counted = (layer,) if counts else ()
+    guard = guard.watching(counted if chosen is None else chosen.layers)
     if clean is None:
         return assay.Watch(guard, chosen)
-    if chosen is None and counted and layer in _given_layers(guard):
-        network = guard.network if isinstance(guard, assay.Guard) else None
-        chosen = assay.Bins.from_data(clean, layer, width, network=network)
+    if chosen is None and layer in counted and layer in guard.layers:
+        seen = assay.Bins.from_data(clean, layer, width)
+        chosen = replace(seen, network=guard.network_fingerprint)
     watch: Any = {"volatility": assay.VolatilityWatch(window, false_alarm_rate=rate, block=block)}
     watch["volatility"].calibrate(clean)
-    alarm = _clean_alarm(guard, clean)
-    if alarm is not None:
+    try:
+        alarm = guard.judge(clean).alarm
+    except UndecidedError:  # an exported guard judges inputs, which a Trace need not contain
+        pass
+    else:
         watch["drift"] = assay.DriftWatch(false_alarm_rate=rate, block=block).calibrate(alarm)
     if clean.labels is not None:
-        watch["estimator"] = assay.AccuracyEstimator.fit(clean, window=min(window, len(clean)))
+        watch["estimator"] = assay.AccuracyEstimator(window=min(window, len(clean))).fit(clean)
     return assay.Watch(guard, chosen, **watch)
 
 
-def _clean_alarm(guard: "Guard | OnnxGuard", clean: "Trace") -> Any:
-    """The guard's alarms on clean data; an exported guard judges inputs only, which a Trace may not have."""
-    import assay
-
-    if isinstance(guard, assay.Guard):
-        return guard.judge(clean).alarm
-    return None if clean.inputs is None else guard(clean.inputs).alarm
-
-
-def _given_layers(guard: "Guard | OnnxGuard") -> tuple[str, ...]:
-    import assay
-
-    return guard.network.layers if isinstance(guard, assay.Guard) else guard.layers
-
-
 def _run(app: Any, host: str, port: int, name: str, timeout: float) -> None:
-    from assay.web.listening import address_of, listening, serve_until_stopped
+    from assay.web.listening import address_of, listening_socket, serve_until_stopped
 
-    taken = listening(host, port)
+    listener = listening_socket(host, port)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    print(f"assay: {address_of(taken)}/v2/models/{name}/infer and /metrics", flush=True)
-    serve_until_stopped(app, taken, timeout, log_config=None)
+    print(f"assay: {address_of(listener)}/v2/models/{name}/infer and /metrics", flush=True)
+    serve_until_stopped(app, listener, timeout, log_config=None)

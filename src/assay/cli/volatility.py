@@ -17,42 +17,54 @@ if TYPE_CHECKING:
     from assay.volatility.probabilities import Array
 
 
+Source = Annotated[
+    str,
+    typer.Argument(help="Probabilities: csv, npz, npy, a saved Trace, JSON lines; - is standard input."),
+]
+CleanSource = Annotated[
+    str | None, typer.Option(help="Clean probabilities to compare with, in the same formats.")
+]
+WatchFile = Annotated[
+    Path | None,
+    typer.Option(help="Continue the watch saved here, if there is one; save it afterwards."),
+    Written(kept=True),
+]
+Window = Annotated[int | None, typer.Option(help="Predictions per window. [default: 1000]")]
+FalseAlarmRate = Annotated[
+    float | None,
+    typer.Option(help="Chance that a clean stream ever raises the alarm. [default: 0.01]"),
+]
+Block = Annotated[
+    int | None,
+    typer.Option(help="Number of consecutive rows that may be correlated. [default: 1]"),
+]
+Plot = Annotated[
+    Path | None, typer.Option(help="Where the plot goes (png, svg or pdf)."), Written(picture=True)
+]
+Stop = Annotated[bool, typer.Option("--stop", help="Stop at the first alarm.")]
+ReferenceSeed = Annotated[
+    int | None,
+    typer.Option(help="Seed of the reference windows. [default: 0]", callback=not_negative),
+]
+
+
 def volatility(
-    source: Annotated[
-        str,
-        typer.Argument(help="Probabilities: csv, npz, npy, a saved Trace, JSON lines; - is standard input."),
-    ],
-    reference: Annotated[
-        str | None, typer.Option(help="Clean probabilities, in the same formats, to compare with.")
-    ] = None,
-    watch: Annotated[
-        Path | None,
-        typer.Option(help="Go on with the watch saved here, if there is one; save it after."),
-        Written(kept=True),
-    ] = None,
-    window: Annotated[int | None, typer.Option(help="Predictions per window. [default: 1000]")] = None,
-    false_alarm_rate: Annotated[
-        float | None, typer.Option(help="Chance of ever sounding on a clean stream. [default: 0.01]")
-    ] = None,
-    block: Annotated[
-        int | None,
-        typer.Option(help="After how many rows of the stream neighbours are no longer alike. [default: 1]"),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Where the plot goes (png, svg or pdf)."), Written(picture=True)
-    ] = None,
+    source: Source,
+    reference: CleanSource = None,
+    watch: WatchFile = None,
+    window: Window = None,
+    false_alarm_rate: FalseAlarmRate = None,
+    block: Block = None,
+    plot: Plot = None,
     report: Report = None,
-    stop: Annotated[bool, typer.Option("--stop", help="Stop at the first alarm.")] = False,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Seed of the reference windows. [default: 0]", callback=not_negative),
-    ] = None,
+    stop: Stop = False,
+    seed: ReferenceSeed = None,
     as_json: ForMachines = False,
 ) -> None:
     """Watch predictions for a change in certainty, without labels.
 
-    The alarm sounds on a change either way and says which: less certain than the reference (accuracy may
-    have fallen), or more certain (easier inputs, or confident attacks).
+    The alarm sounds on a change in either direction and says which: less certain than the reference (accuracy
+    may have fallen), or more certain (easier inputs, or confident attacks).
 
     Exit status: 0 quiet, 1 alarm, 2 wrong use, 3 cannot decide (no full window, or nothing to compare with).
 
@@ -62,15 +74,15 @@ def volatility(
     from assay.volatility.probability_files import probability_chunks
 
     settings = {"window": window, "false_alarm_rate": false_alarm_rate, "block": block}
-    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    chosen: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if watch and watch.is_file():
         watched: VolatilityWatch = assay.load(watch, kind="VolatilityWatch")
-        _expect_agreement(watched, watch, given, reference, seed)
+        _expect_agreement(watched, watch, chosen, reference, seed)
     elif reference is None:
-        _measured(source, as_json)
+        _print_log_vc(source, as_json)
         raise typer.Exit(UNDECIDED)
     else:
-        watched = assay.VolatilityWatch(**given).calibrate(_whole(reference), seed=seed or 0)
+        watched = assay.VolatilityWatch(**chosen).calibrate(_read_all(reference), seed=seed or 0)
     state, alarms = watched.state_now(), set[str]()
     for chunk in probability_chunks(source):
         _expect_classes(chunk, watched, source)
@@ -86,30 +98,30 @@ def volatility(
         write_picture(watched.plot(), plot)
     if report:
         assay.write_report([watched], report)
-    _report(watched, state, status, as_json)
+    _print_result(watched, state, status, as_json)
     raise typer.Exit(status)
 
 
 def _expect_agreement(
-    watch: "VolatilityWatch", path: Path, given: dict[str, Any], reference: str | None, seed: int | None
+    watch: "VolatilityWatch", path: Path, chosen: dict[str, Any], reference: str | None, seed: int | None
 ) -> None:
-    """A watch that exists has its settings and its reference; others than these would have no effect."""
-    for name, value in given.items():
+    """A saved watch keeps its settings and its reference; refuse options that would have no effect."""
+    for name, value in chosen.items():
         if value != getattr(watch, name):
             option = f"--{name.replace('_', '-')}"
             raise InputError(
-                f"expected {option} {getattr(watch, name)}, with which the watch in {path} was begun, got "
-                f"{value}; leave {option} out, or begin a watch in another file"
+                f"expected {option} {getattr(watch, name)}, which the watch in {path} was started with, got "
+                f"{value}; leave {option} out, or start a watch in another file"
             )
     if reference is None and seed is not None:
         raise InputError(
-            f"expected no --seed without --reference, since the watch in {path} is calibrated already, got "
+            f"expected no --seed without --reference, since the watch in {path} is already calibrated, got "
             f"{seed}; leave it out"
         )
-    if reference is not None and not watch.is_calibrated_on(_whole(reference), seed=seed):
+    if reference is not None and not watch.is_calibrated_on(_read_all(reference), seed=seed):
         raise InputError(
             f"expected the clean rows and the seed that the watch in {path} was calibrated with, got others "
-            f"in {reference}; leave --reference and --seed out, or begin a watch in another file"
+            f"in {reference}; leave --reference and --seed out, or start a watch in another file"
         )
 
 
@@ -121,7 +133,7 @@ def _expect_classes(rows: "Array", watch: "VolatilityWatch", source: str) -> Non
         )
 
 
-def _whole(source: str) -> "Array":
+def _read_all(source: str) -> "Array":
     import numpy as np
 
     from assay.volatility.probability_files import probability_chunks
@@ -132,12 +144,12 @@ def _whole(source: str) -> "Array":
     return np.concatenate(chunks)
 
 
-def _measured(source: str, as_json: bool) -> None:
-    """Without a reference: the number alone."""
+def _print_log_vc(source: str, as_json: bool) -> None:
+    """Without a reference: only the number."""
     from assay.volatility import log_volatility
     from assay.volatility.certainty import FEWEST
 
-    rows = _whole(source)
+    rows = _read_all(source)
     count = len(rows)
     log_vc = log_volatility(rows) if count >= FEWEST else None
     if as_json:
@@ -147,7 +159,7 @@ def _measured(source: str, as_json: bool) -> None:
     print("cannot decide: nothing to compare with; pass --reference with clean probabilities")
 
 
-def _report(watch: "VolatilityWatch", last: "VolatilityState", status: int, as_json: bool) -> None:
+def _print_result(watch: "VolatilityWatch", last: "VolatilityState", status: int, as_json: bool) -> None:
     if as_json:
         facts = {
             "rows": watch.rows_,

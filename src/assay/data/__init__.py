@@ -1,7 +1,7 @@
-"""Data: digits that need no download, and readers that give (inputs, labels), or inputs alone.
+"""Data: bundled digits that need no download, and readers that return (inputs, labels) or inputs alone.
 
-Inputs are float32; images lie in [0, 1], channels first. Labels are int64. `read` picks the reader;
-`read_inputs` does for data without labels.
+Inputs are float32; images are in [0, 1], channels first. Labels are int64. `read` picks the reader, and so
+does `read_inputs` for data without labels.
 """
 
 from assay.data.bundled import digits

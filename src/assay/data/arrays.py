@@ -1,4 +1,4 @@
-"""From a numeric array of any common layout to the tensor a network takes."""
+"""Numeric arrays of any common layout as the tensor that a network takes."""
 
 import math
 
@@ -18,10 +18,10 @@ _WHITE = {np.dtype(np.bool_): 1.0, np.dtype(np.uint8): 255.0, np.dtype(np.uint16
 def as_inputs(array: Array, source: object, scale: float | None = None) -> Tensor:
     """A float32 tensor: a table (N, D) as it is; images (N, C, H, W), channels first, in [0, 1].
 
-    Two axes are a table, three are grey images (N, H, W), four are images (N, C, H, W), or (N, H, W, C)
-    where the last axis alone is 1, 3 or 4 long. Values are divided by `scale`. Without it tables stay as
-    they are, uint8 images are divided by 255, uint16 images by 65535, and float images must lie in [0, 1].
-    The one copy made is the result; a float32 array in the right layout is not copied at all.
+    Two axes are a table, three are grey images (N, H, W), four are images (N, C, H, W), or (N, H, W, C) if
+    only the last axis has length 1, 3 or 4. Values are divided by `scale`. Without it, tables are unchanged,
+    uint8 images are divided by 255, uint16 images by 65535, and float images must be in [0, 1]. The data are
+    copied once at most; a float32 array in the right layout is not copied.
     """
     if array.dtype.kind not in "biuf":
         raise InputError(f"{source}: expected numbers, got an array of type {array.dtype}; store numbers")
@@ -68,7 +68,7 @@ def _white(array: Array, source: object) -> float:
 
 def _divided(array: Array, divisor: float) -> npt.NDArray[np.float32]:
     if divisor == 1.0:
-        # torch wants memory that is writable, contiguous and in this machine's byte order.
+        # torch needs memory that is writable, contiguous and in native byte order.
         return np.require(array, np.float32, ["C", "W"])
     values = np.empty(array.shape, np.float32)
     np.divide(array, np.float32(divisor), out=values, dtype=np.float32, casting="unsafe")

@@ -1,4 +1,4 @@
-"""Real data that comes with scikit-learn, so that examples and tests need no download."""
+"""Real data bundled with scikit-learn, so that examples and tests need no download."""
 
 from torch import Tensor
 
@@ -13,7 +13,7 @@ def digits(seed: int = 0, test_share: float = 0.25) -> tuple[Labelled[Tensor], L
     """1,797 handwritten digits as (train, test), each (inputs, labels).
 
     Inputs are float32 images of shape (N, 1, 8, 8) in [0, 1], labels are int64. `test_share` of each class
-    goes to the test set; which ones is decided by `seed` alone.
+    goes to the test set; the split depends on `seed` alone.
 
     >>> train, test = digits()
     >>> train.inputs.shape, test.inputs.shape

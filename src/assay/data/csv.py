@@ -9,8 +9,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from assay.data.delimited import LABEL_NAMES, column_of, read_table
 from assay.data.labelled import Labelled, from_column
-from assay.data.table import LABEL_NAMES, column_of, read_table
 from assay.errors import InputError
 
 
@@ -24,20 +24,20 @@ def read_csv(
 ) -> Labelled[Tensor]:
     """(inputs, labels) from a table of numbers: inputs (N, D) float32, in the order of the columns.
 
-    `label` is the label column's name or position (-1 is the last); without it, the column called label,
-    labels, class, target or y. Labels are class numbers from 0 on, or names: these are numbered in sorted
-    order, or as `classes` lists them, and kept in `.classes`. Every other cell must be a finite number.
+    `label` is the name or position of the label column (-1 is the last); the default is the column called
+    label, labels, class, target or y. Labels are class numbers from 0, or names, which are numbered in sorted
+    order or in the order of `classes`, and kept in `.classes`. Every other cell must be a finite number.
     """
     file = Path(path)
     head = read_table(path, header=header, separator=separator, rows=1)
     name = column_of(head, label, LABEL_NAMES, "label", file)
     frame = read_table(path, header=header, separator=separator, dtype={name: str})
     labels, names = from_column(frame.pop(name), classes, file)
-    return Labelled(_numbers(frame, file), labels, names)
+    return Labelled(_numbers(frame, file), labels, names, in_sorted_order=classes is None)
 
 
 def csv_inputs(path: str | PathLike[str], *, header: bool = True, separator: str | None = None) -> Tensor:
-    """The numbers of `read_csv` alone; a column of labels under a usual name is passed over."""
+    """The inputs of `read_csv` alone; a label column with a usual name is ignored."""
     frame = read_table(path, header=header, separator=separator)
     labels = [name for name in frame.columns if str(name).strip().lower() in LABEL_NAMES]
     return _numbers(frame.drop(columns=labels), Path(path))
@@ -46,9 +46,11 @@ def csv_inputs(path: str | PathLike[str], *, header: bool = True, separator: str
 def _numbers(frame: pd.DataFrame, file: Path) -> Tensor:
     """(N, D) float32, in the order of the columns."""
     if not len(frame.columns):
-        raise InputError(f"{file}: expected columns of numbers beside the labels, got none; check separator=")
+        raise InputError(
+            f"{file}: expected columns of numbers besides the labels, got none; check separator="
+        )
     _refuse_text(frame, file)
-    with np.errstate(over="ignore"):  # beyond single precision is infinite, and refused below
+    with np.errstate(over="ignore"):  # numbers beyond single precision become infinite and are refused below
         values = frame.to_numpy(np.float32)
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]

@@ -1,4 +1,4 @@
-"""Hugging Face datasets, taken as they are: nothing of Hugging Face is imported."""
+"""Hugging Face datasets, read without importing any package of Hugging Face."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,9 +8,9 @@ from PIL import Image
 from torch import Tensor
 
 from assay.data.arrays import as_inputs
+from assay.data.delimited import LABEL_NAMES
 from assay.data.images import Size, stacked
 from assay.data.labelled import Labelled, from_names, numbered
-from assay.data.table import LABEL_NAMES
 from assay.data.text import TEXT_NAMES
 from assay.errors import InputError, MissingLabelsError
 
@@ -29,17 +29,18 @@ def read_huggingface(
 ) -> Labelled[Tensor] | Labelled[list[str]]:
     """(inputs, labels) from one split of a Hugging Face dataset, or anything with `column_names`.
 
-    A column of texts comes out as a list of str; a column of images as float32 in [0, 1], channels first
-    (see `read_images` for `size` and `channels`); a column of numbers as float32 (`scale` as in `read_npz`).
-    Without names, the inputs are the column called text, sentence, content, review, image, img, inputs, x
-    or features, and the labels the one called label, labels, class, target or y. Class names are taken
-    over; labels that are texts are numbered in sorted order, or as `classes` lists them.
+    A column of texts becomes a list of str; a column of images float32 in [0, 1], channels first (see
+    `read_images` for `size` and `channels`); a column of numbers float32 (`scale` as in `read_npz`). By
+    default the inputs are the column called text, sentence, content, review, image, img, inputs, x or
+    features, and the labels the one called label, labels, class, target or y. Class names are kept; labels
+    that are texts are numbered in sorted order, or in the order of `classes`.
     """
     _check_split(dataset)
     label_name = _column(dataset, label, LABEL_NAMES, "label")
     labels, names = _labels(dataset, label_name, classes)
     found: Any = huggingface_inputs(dataset, inputs, size=size, channels=channels, scale=scale)
-    return Labelled(found, labels, names)
+    by_name = isinstance(dataset[label_name][0], str)
+    return Labelled(found, labels, names, in_sorted_order=by_name and classes is None)
 
 
 def huggingface_inputs(

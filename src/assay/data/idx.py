@@ -31,28 +31,28 @@ def read_idx(
 ) -> Labelled[Tensor]:
     """(inputs, labels) from a file of images and a file of labels, plain or gzipped.
 
-    `path` is the file of images, or a folder that holds it, with `split` "train" or "test". The file of
-    labels lies beside it under the usual name (train-images-idx3-ubyte, train-labels-idx1-ubyte) unless
-    `labels` names another. Images come out float32 in [0, 1], channels first: (N, 1, H, W); `scale` is what
-    values of another type than bytes are divided by. Memory: the file and the result.
+    `path` is the file of images, or the folder with this file and `split` "train" or "test". The file of
+    labels is expected beside it under the usual name (train-images-idx3-ubyte, train-labels-idx1-ubyte)
+    unless `labels` names another. Images become float32 in [0, 1], channels first: (N, 1, H, W); values that
+    are not bytes are divided by `scale`. Memory needed: the file and the result.
     """
-    images = _images(path, split)
+    images = _image_file(path, split)
     inputs = _inputs(images, scale)
-    beside = _beside(images) if labels is None else existing_file(labels)
-    return Labelled(inputs, numbered(_array(beside), len(inputs), beside))
+    beside = _labels_beside(images) if labels is None else existing_file(labels)
+    return Labelled(inputs, numbered(_array_in(beside), len(inputs), beside))
 
 
 def idx_inputs(path: str | PathLike[str], *, split: str | None = None, scale: float | None = None) -> Tensor:
     """The images of `read_idx` alone."""
-    return _inputs(_images(path, split), scale)
+    return _inputs(_image_file(path, split), scale)
 
 
-def _images(path: str | PathLike[str], split: str | None) -> Path:
-    return _of_split(Path(path), split) if Path(path).is_dir() else existing_file(path)
+def _image_file(path: str | PathLike[str], split: str | None) -> Path:
+    return _images_of_split(Path(path), split) if Path(path).is_dir() else existing_file(path)
 
 
 def _inputs(images: Path, scale: float | None) -> Tensor:
-    values = _array(images)
+    values = _array_in(images)
     if values.ndim < 2:
         raise InputError(
             f"{images}: expected inputs of two axes or more, got labels; pass the file of images"
@@ -60,18 +60,18 @@ def _inputs(images: Path, scale: float | None) -> Tensor:
     return as_inputs(values, images, scale)
 
 
-def _array(path: Path) -> Array:
+def _array_in(path: Path) -> Array:
     try:
         with path.open("rb") as file:
             packed = file.read(2) == _GZIP
         with gzip.open(path) if packed else path.open("rb") as stream:
-            return _values(stream, path, path.stat().st_size * (MOST_UNPACKED if packed else 1))
+            return _read_array(stream, path, path.stat().st_size * (MOST_UNPACKED if packed else 1))
     except (EOFError, OSError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read ({error}); fetch the file again") from error
 
 
-def _values(stream: io.BufferedIOBase, path: Path, most: int) -> Array:
-    """The array; the stream holds at most so many bytes, and no more are read than its header announces."""
+def _read_array(stream: io.BufferedIOBase, path: Path, most: int) -> Array:
+    """The array in a stream of at most `most` bytes; no more are read than the header announces."""
     magic = stream.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in _TYPES or not magic[3]:
         raise InputError(
@@ -95,10 +95,10 @@ def _values(stream: io.BufferedIOBase, path: Path, most: int) -> Array:
     return np.frombuffer(content, dtype).reshape(shape)
 
 
-def _of_split(folder: Path, split: str | None) -> Path:
+def _images_of_split(folder: Path, split: str | None) -> Path:
     files = {
         file.name.removesuffix(".gz"): file
-        for file in sorted(folder.iterdir(), reverse=True)  # the plain file wins over its gzipped twin
+        for file in sorted(folder.iterdir(), reverse=True)  # the plain file is preferred to a gzipped copy
         if re.search(r"images.*idx", file.name)
     }
     words = ("",) if split is None else _SPLITS.get(split, (split,))
@@ -111,7 +111,7 @@ def _of_split(folder: Path, split: str | None) -> Path:
     return fitting[0]
 
 
-def _beside(images: Path) -> Path:
+def _labels_beside(images: Path) -> Path:
     name = re.sub(r"idx\d", "idx1", images.name.removesuffix(".gz").replace("images", "labels"))
     for candidate in (images.with_name(name), images.with_name(name + ".gz")):
         if candidate.is_file() and candidate != images:

@@ -42,13 +42,12 @@ def read_images(
 ) -> Labelled[Tensor]:
     """(inputs, labels) from a folder with one sub-folder per class; `.classes` names them.
 
-    Images come out float32 in [0, 1], channels first: (N, C, H, W). Classes are numbered in the order of
-    their names; pass the `classes` of the training data when a test folder may lack one. Images must have
-    one size, or `size` (a side, or height and width) to which each is resized, bilinear with antialiasing.
-    C is 1 where all images are grey, otherwise 3, unless `channels` says which; transparency is dropped.
-    Hidden files and files that do not end like an image (png, jpg, bmp, gif, webp, tif, ppm) are passed over.
-    Sizes are checked from the headers before the first image is decoded: that they are one, and that there is
-    memory for the result.
+    Images become float32 in [0, 1], channels first: (N, C, H, W). Classes are numbered in the order of their
+    names; pass the `classes` of the training data if a test folder may lack one. All images must have the
+    same size, unless `size` (a side, or height and width) is given, to which each is resized, bilinear with
+    antialiasing. C is 1 if all images are grey, otherwise 3, unless `channels` sets it; transparency is
+    dropped. Hidden files and files without an image ending (png, jpg, bmp, gif, webp, tif, ppm) are ignored.
+    Before the first image is decoded, the headers are checked: one size, and enough memory for the result.
     """
     place = Path(folder)
     if not place.is_dir():
@@ -62,15 +61,16 @@ def read_images(
             f"{place}: expected images in one sub-folder per class, got {len(folders)} without any; "
             "pass the folder above the classes"
         )
-    known = [entry.name for entry in folders] if classes is None else classes
-    labels, names = from_names([name for _, name in files], known, place)
-    return Labelled(stacked([file for file, _ in files], place, size, channels), labels, names)
+    class_names = [entry.name for entry in folders] if classes is None else classes
+    labels, names = from_names([name for _, name in files], class_names, place)
+    inputs = stacked([file for file, _ in files], place, size, channels)
+    return Labelled(inputs, labels, names, in_sorted_order=classes is None)
 
 
 def image_inputs(
     folder: str | PathLike[str], *, size: Size | None = None, channels: int | None = None
 ) -> Tensor:
-    """The images of `read_images` alone, in the order of their paths, wherever in the folder they lie."""
+    """The images of `read_images` alone, from anywhere in the folder, in the order of their paths."""
     place = Path(folder)
     files = _image_files(place)
     if not files:
@@ -95,14 +95,14 @@ def stacked(
     if channels is None:
         channels = 1 if all(mode in _GREY for _, mode in headers) else 3
     largest = max(width * height for (width, height), _ in headers)
-    decoding = min(_THREADS, len(images)) * largest * 8  # as it is in the file, and converted
+    decoding = min(_THREADS, len(images)) * largest * 8  # as stored in the file, and converted
     expect_room(len(images) * channels * math.prod(shape) * 4 + decoding, source)
     pixels = np.empty((len(images), channels, *shape), np.float32)
 
     def decode(row: int) -> None:
         pixels[row] = _pixels(images[row], "L" if channels == 1 else "RGB", shape)
 
-    # Pillow lets go of the interpreter while it decodes, so threads use all cores.
+    # Pillow releases the interpreter lock while it decodes, so threads use all cores.
     with ThreadPoolExecutor(_THREADS) as threads:
         for _ in progress(threads.map(decode, range(len(images))), "reading images", len(images)):
             pass
@@ -133,7 +133,7 @@ def _one_size(
     for image, other in zip(images, sizes, strict=True):
         if other != first:
             raise InputError(
-                f"{_called(image, source)}: expected images of one size, got {other[1]} x {other[0]} "
+                f"{_image_name(image, source)}: expected images of one size, got {other[1]} x {other[0]} "
                 f"where the first is {first[1]} x {first[0]} (height x width); pass size= to resize them"
             )
     return first[1], first[0]
@@ -141,21 +141,21 @@ def _one_size(
 
 def _header(image: Path | Image.Image) -> tuple[tuple[int, int], str]:
     """Size (width, height) and mode, without decoding."""
-    with _opened(image) as picture:
+    with _open(image) as picture:
         return picture.size, picture.mode
 
 
 def _pixels(image: Path | Image.Image, mode: str, shape: tuple[int, int]) -> npt.NDArray[np.float32]:
     """One image, channels first, in [0, 1]."""
     width_height = shape[1], shape[0]
-    with _opened(image) as picture:
+    with _open(image) as picture:
         white = 255.0
         if picture.mode.startswith("I"):
-            # Pillow cuts 16-bit grey off at 255 on the way to 8 bits; as floats nothing is lost.
+            # Pillow clips 16-bit grey at 255 when it converts to 8 bits; floats lose nothing.
             picture, white = picture.convert("F"), 65535.0
         elif picture.mode == "F":
             raise InputError(
-                f"{_called(image)}: expected 8 or 16 bits per pixel, got floats; convert the image"
+                f"{_image_name(image)}: expected 8 or 16 bits per pixel, got floats; convert the image"
             )
         else:
             picture = picture.convert(mode)
@@ -163,12 +163,14 @@ def _pixels(image: Path | Image.Image, mode: str, shape: tuple[int, int]) -> npt
             picture = picture.resize(width_height, Image.Resampling.BILINEAR)
         pixels = np.asarray(picture, np.float32) / np.float32(white)
     if pixels.max() > 1 or pixels.min() < 0:
-        raise InputError(f"{_called(image)}: expected at most 16 bits per pixel, got more; convert the image")
+        raise InputError(
+            f"{_image_name(image)}: expected at most 16 bits per pixel, got more; convert the image"
+        )
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
 @contextmanager
-def _opened(image: Path | Image.Image) -> Iterator[Any]:
+def _open(image: Path | Image.Image) -> Iterator[Any]:
     try:
         if isinstance(image, Path):
             with Image.open(image) as picture:
@@ -179,9 +181,9 @@ def _opened(image: Path | Image.Image) -> Iterator[Any]:
         raise
     except _DAMAGED as error:
         raise InputError(
-            f"{_called(image)}: cannot be read as an image ({error}); replace or remove the file"
+            f"{_image_name(image)}: cannot be read as an image ({error}); replace or remove the file"
         ) from error
 
 
-def _called(image: Path | Image.Image, source: object = "an image") -> object:
+def _image_name(image: Path | Image.Image, source: object = "an image") -> object:
     return image if isinstance(image, Path) else source

@@ -1,4 +1,4 @@
-"""What every reader returns: inputs and labels of the same rows."""
+"""Labelled: what every reader returns, inputs and labels of the same rows."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -13,11 +13,15 @@ from assay.labels import class_numbers
 
 T = TypeVar("T")
 
+SHOWN = 10
+"""Names in a note."""
+
 
 class Labelled(tuple[T, Tensor]):
-    """The pair (inputs, labels), which also knows the names of its classes where the source has names.
+    """The pair (inputs, labels), with the names of the classes if the source has names.
 
-    `classes[label]` is the name of a label; `classes` is None where the source only numbers its classes.
+    `classes[label]` is the name of a label; `classes` is None if the source only numbers its classes.
+    `note` says which name got which number if nobody gave their order, and is empty otherwise.
 
     >>> data = Labelled(torch.zeros(2, 1), torch.tensor([0, 1]), ("cat", "dog"))
     >>> inputs, labels = data
@@ -26,10 +30,14 @@ class Labelled(tuple[T, Tensor]):
     """
 
     classes: tuple[str, ...] | None
+    note: str
 
-    def __new__(cls, inputs: T, labels: Tensor, classes: Sequence[str] | None = None) -> "Labelled[T]":
+    def __new__(
+        cls, inputs: T, labels: Tensor, classes: Sequence[str] | None = None, *, in_sorted_order: bool = False
+    ) -> "Labelled[T]":
         pair = super().__new__(cls, (inputs, labels))
         pair.classes = None if classes is None else tuple(classes)
+        pair.note = _numbering(pair.classes) if in_sorted_order and pair.classes else ""
         return pair
 
     @property
@@ -41,8 +49,17 @@ class Labelled(tuple[T, Tensor]):
         return self[1]
 
 
+def _numbering(classes: tuple[str, ...]) -> str:
+    pairs = [f"{name} = {number}" for number, name in enumerate(classes)]
+    shown = pairs if len(pairs) <= SHOWN else [*pairs[: SHOWN - 2], "...", pairs[-1]]
+    return (
+        f"class names were numbered in sorted order: {', '.join(shown)}; if the outputs of the network have "
+        "another order, pass it as classes="
+    )
+
+
 def numbered(labels: Any, rows: int, source: object) -> Tensor:
-    """Labels that are class numbers already, as int64; one for each of `rows` inputs."""
+    """Class numbers as int64, one for each of `rows` inputs."""
     try:
         numbers = class_numbers(labels)
     except InputError as error:
@@ -54,8 +71,8 @@ def numbered(labels: Any, rows: int, source: object) -> Tensor:
         )
     if (numbers < 0).any():
         raise InputError(
-            f"{source}: expected class numbers from 0 on, got {numbers.min()}; "
-            "number the classes from 0, and leave rows without a label out"
+            f"{source}: expected class numbers from 0, got {numbers.min()}; "
+            "number the classes from 0, and remove rows without a label"
         )
     return numbers
 
@@ -63,28 +80,28 @@ def numbered(labels: Any, rows: int, source: object) -> Tensor:
 def from_names(
     names: Sequence[str] | pd.Series, classes: Sequence[str] | None, source: object
 ) -> tuple[Tensor, tuple[str, ...]]:
-    """Labels from class names: places in `classes`, which defaults to the names there are, sorted."""
+    """Labels from class names: positions in `classes`, by default the names found, sorted."""
     column = pd.Series(names, dtype="str")
-    known = tuple(sorted(column.unique()) if classes is None else classes)
-    if len(set(known)) != len(known):
-        raise InputError(f"expected classes without repetition, got {known}; name each class once")
-    places = pd.Index(known, dtype="str").get_indexer(pd.Index(column))
+    class_names = tuple(sorted(column.unique()) if classes is None else classes)
+    if len(set(class_names)) != len(class_names):
+        raise InputError(f"expected classes without repetition, got {class_names}; name each class once")
+    places = pd.Index(class_names, dtype="str").get_indexer(pd.Index(column))
     if (places < 0).any():
         raise InputError(
-            f"{source}: expected the classes {list(known)}, got {column[int(np.argmin(places))]!r}; "
-            "pass classes= with every class there is, in the order of the network's outputs"
+            f"{source}: expected the classes {list(class_names)}, got {column[int(np.argmin(places))]!r}; "
+            "pass classes= with all classes, in the order of the network's outputs"
         )
-    return torch.from_numpy(places.astype(np.int64)), known
+    return torch.from_numpy(places.astype(np.int64)), class_names
 
 
 def from_column(
     column: pd.Series, classes: Sequence[str] | None, source: object
 ) -> tuple[Tensor, tuple[str, ...] | None]:
-    """Labels from a column of text: class numbers where every cell is one, class names otherwise."""
+    """Labels from a column of text: class numbers if every cell is one, class names otherwise."""
     if (empty := column.str.strip() == "").any():
         raise InputError(
             f"{source}: expected a label in every row, got none in row {int(np.argmax(empty)) + 1}; "
-            "leave rows without a label out"
+            "remove rows without a label"
         )
     numbers = pd.to_numeric(column, errors="coerce")
     if classes is not None or numbers.isna().any():

@@ -1,4 +1,4 @@
-"""How much memory there is: what would not fit is refused before it is read."""
+"""Free memory: data that would not fit are refused before they are read."""
 
 import math
 import os
@@ -8,10 +8,10 @@ from pathlib import Path
 from assay.errors import InputError
 
 MOST_UNPACKED = 1032
-"""A byte of gzip, or of a zip, unpacks to at most so many."""
+"""One byte of gzip or zip unpacks to at most this many."""
 
-# Where the two versions of Linux's control groups keep limit, use, and what of it are files read before,
-# which make room at once.
+# Where the two versions of Linux control groups report the limit, the use, and the part of it that is cached
+# files, which can be freed at once.
 _GROUPS = {
     "": ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     "memory": (
@@ -24,40 +24,40 @@ _GROUPS = {
 
 
 def expect_room(needed: int, source: object) -> None:
-    """Refuse what takes more memory than is free."""
+    """Raise if this many bytes do not fit into free memory."""
     free = free_memory()
     if needed > free:
         raise InputError(
-            f"{source}: expected data that fit into the {_shown(free)} of memory that are free, got "
-            f"{_shown(needed)} once unpacked; read a part of them, or make room"
+            f"{source}: expected data that fit into the {_readable(free)} of free memory, got "
+            f"{_readable(needed)} once unpacked; read a part of them, or free some memory"
         )
 
 
 def free_memory(root: Path = Path("/")) -> float:
-    """Bytes that this process can still take: what the machine has left, and its container.
+    """Bytes that this process can still use on this machine and in its container.
 
-    Where the system does not say what is left, it is all that is built in; infinite where it says nothing.
+    If the system does not report free memory, all installed memory counts; if it reports nothing, infinity.
     """
-    return min(_machine(root), *_groups(root), math.inf)
+    return min(_machine_memory(root), *_group_memory(root), math.inf)
 
 
-def _machine(root: Path) -> float:
+def _machine_memory(root: Path) -> float:
     try:
         lines = (root / "proc/meminfo").read_text().splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):
-        return _built_in()
+        return _installed_memory()
 
 
-def _built_in() -> float:
+def _installed_memory() -> float:
     try:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, ValueError, OSError):  # Windows
         return math.inf
 
 
-def _groups(root: Path) -> Iterator[float]:
-    """Room in this process's control group, and in those that hold it."""
+def _group_memory(root: Path) -> Iterator[float]:
+    """Memory left in the control group of this process, and in the groups around it."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -70,10 +70,10 @@ def _groups(root: Path) -> Iterator[float]:
                 folder = root / base
                 for name in ("", *Path(path).parts[1:]):
                     folder /= name
-                    yield _room(folder, limit, used, reclaimable)
+                    yield _left_in_group(folder, limit, used, reclaimable)
 
 
-def _room(folder: Path, limit: str, used: str, reclaimable: str) -> float:
+def _left_in_group(folder: Path, limit: str, used: str, reclaimable: str) -> float:
     try:
         most = float((folder / limit).read_text().replace("max", "inf"))
         taken = int((folder / used).read_text())
@@ -83,5 +83,5 @@ def _room(folder: Path, limit: str, used: str, reclaimable: str) -> float:
     return max(0.0, most - taken + int(facts.get(reclaimable, 0)))
 
 
-def _shown(size: float) -> str:
+def _readable(size: float) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"

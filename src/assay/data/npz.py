@@ -16,14 +16,14 @@ from torch import Tensor
 from assay.data.arrays import as_inputs
 from assay.data.labelled import Labelled, numbered
 from assay.data.memory import expect_room
-from assay.data.place import existing_file
+from assay.data.place import existing_file, expect_numpy
 from assay.errors import InputError, MissingLabelsError
 
 _INPUTS = ("inputs", "x", "images", "data")
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _LABELS = ("labels", "y", "targets", "target", "label")
 # NumPy and zipfile raise each of these on one damaged file or another.
-_DAMAGED = (
+DAMAGED = (
     ValueError,
     OSError,
     EOFError,
@@ -45,11 +45,11 @@ def read_npz(
 ) -> Labelled[Tensor]:
     """(inputs, labels) from two arrays of an npz file; only these two are read.
 
-    Without names, the inputs are the array called inputs, x, images or data and the labels the one called
-    labels, y, targets, target or label, in any case; with `split="train"`, x_train or train_x and so on.
-    Images come out float32 in [0, 1], channels first; `as_inputs` in arrays.py states the layouts taken and
-    what `scale` does. Pickled (object) arrays are refused: reading them would run code from the file.
-    Arrays that the free memory has no room for, as their headers say, are refused before they are unpacked.
+    By default the inputs are the array called inputs, x, images or data and the labels the one called labels,
+    y, targets, target or label, in upper or lower case; with `split="train"`, x_train or train_x and so on.
+    Images become float32 in [0, 1], channels first; `as_inputs` in arrays.py lists the accepted layouts and
+    what `scale` does. Pickled (object) arrays are refused: reading them would run code from the file. Arrays
+    that do not fit into free memory are refused, by their headers, before they are unpacked.
     """
     file = existing_file(path)
     with _arrays(file) as arrays:
@@ -58,10 +58,10 @@ def read_npz(
                 f"{file}: expected an npz file, got a single array; save both with numpy.savez"
             )
         names = (
-            _name(inputs, _INPUTS, split, arrays.files, "inputs", file),
-            _name(labels, _LABELS, split, arrays.files, "labels", file),
+            _array_name(inputs, _INPUTS, split, arrays.files, "inputs", file),
+            _array_name(labels, _LABELS, split, arrays.files, "labels", file),
         )
-        expect_room(sum(_size(arrays.zip, name) for name in names), file)
+        expect_room(sum(_member_bytes(arrays.zip, name) for name in names), file)
         x, y = (arrays[name] for name in names)
     return Labelled(as_inputs(x, file, scale), numbered(y, len(x), file))
 
@@ -73,43 +73,44 @@ def npz_inputs(
     split: str | None = None,
     scale: float | None = None,
 ) -> Tensor:
-    """The inputs of `read_npz` alone, also from an npy file."""
+    """The inputs of `read_npz` alone; an npy file works too."""
     file = existing_file(path)
     with _arrays(file) as arrays:
         if isinstance(arrays, np.ndarray):
             x = arrays
         else:
-            name = _name(inputs, _INPUTS, split, arrays.files, "inputs", file)
-            expect_room(_size(arrays.zip, name), file)
+            name = _array_name(inputs, _INPUTS, split, arrays.files, "inputs", file)
+            expect_room(_member_bytes(arrays.zip, name), file)
             x = arrays[name]
     return as_inputs(x, file, scale)
 
 
 @contextmanager
 def _arrays(file: Path) -> Iterator[Any]:
-    """What the file holds: arrays by name, or a single one."""
+    """The arrays in the file by name, or a single array."""
+    expect_numpy(file)
     try:
         with file.open("rb") as stream:
             if stream.peek(len(npy.MAGIC_PREFIX)).startswith(npy.MAGIC_PREFIX):
-                expect_room(_announced(stream), file)
+                expect_room(_array_bytes(stream), file)
                 stream.seek(0)
             yield np.load(stream, allow_pickle=False)
     except InputError:
         raise
-    except _DAMAGED as error:
+    except DAMAGED as error:
         advice = "save plain arrays" if "pickle" in str(error) else "the file is damaged, save it again"
         raise InputError(f"{file}: cannot be read as npz ({error}); {advice} with numpy.savez") from error
 
 
-def _size(archive: zipfile.ZipFile, name: str) -> int:
-    """Bytes of memory that an array takes on its way to a tensor, by its own header and the archive's."""
+def _member_bytes(archive: zipfile.ZipFile, name: str) -> int:
+    """Bytes of memory needed to turn an array into a tensor, by its own header and the archive's."""
     member = name if name in archive.namelist() else f"{name}.npy"
     with archive.open(member) as stream:
-        return max(archive.getinfo(member).file_size, _announced(stream))
+        return max(archive.getinfo(member).file_size, _array_bytes(stream))
 
 
-def _announced(stream: IO[bytes]) -> int:
-    """Bytes of the array that begins here, and of the tensor made of it: the most there is of either."""
+def _array_bytes(stream: IO[bytes]) -> int:
+    """Bytes of the array that begins here and of the tensor made from it, by its header."""
     version = npy.read_magic(stream)
     if version not in _HEADERS:
         return 0  # a structure with fields, which is refused
@@ -117,7 +118,7 @@ def _announced(stream: IO[bytes]) -> int:
     return math.prod(shape) * (dtype.itemsize + (0 if dtype == np.float32 else 4))
 
 
-def _name(
+def _array_name(
     asked: str | None,
     usual: Iterable[str],
     split: str | None,
@@ -125,7 +126,7 @@ def _name(
     role: str,
     source: object,
 ) -> str:
-    """The name of the array: the one asked for, or the first usual one that is there."""
+    """The name of the array: the one asked for, or the first usual name found."""
     if asked is None:
         folded = {name.lower(): name for name in reversed(there)}
         for stem in usual:

@@ -1,4 +1,4 @@
-"""Paths that readers are given."""
+"""Paths passed to readers."""
 
 from os import PathLike
 from pathlib import Path
@@ -7,7 +7,7 @@ from assay.errors import InputError
 
 
 def existing_file(path: str | PathLike[str]) -> Path:
-    """The path of a file that is there and not empty."""
+    """The path; an error unless it is a file with content."""
     place = Path(path)
     if not place.is_file():
         found = "a folder" if place.is_dir() else "none"
@@ -15,3 +15,14 @@ def existing_file(path: str | PathLike[str]) -> Path:
     if not place.stat().st_size:
         raise InputError(f"{place}: expected data, got an empty file; fetch or write it again")
     return place
+
+
+def expect_numpy(file: Path) -> None:
+    """NumPy takes whatever it does not know for a pickle, and advises to load it unsafely."""
+    with file.open("rb") as stream:
+        start = stream.read(6)
+    if not start.startswith((b"PK", b"\x93NUMPY")):
+        raise InputError(
+            f"{file}: expected an npz or npy file, got one that starts with {start.hex(' ')}; "
+            "save plain arrays with numpy.savez"
+        )

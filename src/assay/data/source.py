@@ -1,4 +1,4 @@
-"""The front door: which reader a source needs."""
+"""read and read_inputs: pick the reader that fits a source."""
 
 import inspect
 from collections.abc import Callable
@@ -9,40 +9,40 @@ from typing import Any
 from torch import Tensor
 
 from assay.data.csv import csv_inputs, read_csv
+from assay.data.delimited import read_table
 from assay.data.huggingface import huggingface_inputs, read_huggingface
 from assay.data.idx import idx_inputs, read_idx
 from assay.data.images import image_inputs, read_images
 from assay.data.labelled import Labelled
 from assay.data.npz import npz_inputs, read_npz
-from assay.data.table import read_table
 from assay.data.text import TEXT_NAMES, read_text, text_inputs
 from assay.errors import InputError
 
 
 def read(source: Any, **options: Any) -> Labelled[Tensor] | Labelled[list[str]]:
-    """(inputs, labels) from a path or a Hugging Face dataset, by the reader that fits.
+    """(inputs, labels) from a path or a Hugging Face dataset, with the reader that fits.
 
     | source | reader |
     | --- | --- |
-    | a folder that holds idx files | `read_idx` |
+    | a folder with idx files | `read_idx` |
     | any other folder | `read_images` |
     | .npz | `read_npz` |
     | .csv, .tsv, also .gz, with `text=` or a column named text, sentence, content or review | `read_text` |
     | other .csv, .tsv, also .gz | `read_csv` |
     | idx in the name | `read_idx` |
-    | a dataset of Hugging Face | `read_huggingface` |
+    | a Hugging Face dataset | `read_huggingface` |
 
-    `options` go to that reader; one that it does not have is refused.
+    `options` go to that reader; an unknown option is an error.
     """
     data: Labelled[Tensor] | Labelled[list[str]] = _read(source, options, _LABELLED)
     return data
 
 
 def read_inputs(source: Any, **options: Any) -> Tensor | list[str]:
-    """The inputs alone, from data without labels, which is what operation brings.
+    """The inputs alone, from data without labels, as they come in operation.
 
-    Takes what `read` takes, an npy file, and a folder of images without sub-folders. Labels that are there
-    are passed over.
+    Takes what `read` takes, an npy file, and a folder of images without sub-folders. Labels, if any, are
+    ignored.
     """
     inputs: Tensor | list[str] = _read(source, options, _UNLABELLED)
     return inputs
@@ -70,12 +70,12 @@ _UNLABELLED: dict[str, Reader] = {
 
 def _read(source: Any, options: dict[str, Any], readers: dict[str, Reader]) -> Any:
     reader = readers[_format(Path(source), options) if isinstance(source, str | PathLike) else "huggingface"]
-    known = list(inspect.signature(reader).parameters)[1:]
+    names = list(inspect.signature(reader).parameters)[1:]
     for name in options:
-        if name not in known:
+        if name not in names:
             raise InputError(
-                f"{_shown(source)}: expected options of its kind ({', '.join(known) or 'it has none'}), got "
-                f"{name!r}; leave it out or rename it"
+                f"{_source_name(source)}: expected options of its reader "
+                f"({', '.join(names) or 'it has none'}), got {name!r}; leave it out or rename it"
             )
     return reader(source, **options)
 
@@ -84,13 +84,13 @@ def _format(path: Path, options: dict[str, Any]) -> str:
     if not path.exists():
         raise InputError(f"{path}: expected a file or a folder, found none; check the path")
     if path.is_dir():
-        holds_idx = any("idx" in entry.name and entry.is_file() for entry in path.iterdir())
-        return "idx" if holds_idx else "images"
+        has_idx = any("idx" in entry.name and entry.is_file() for entry in path.iterdir())
+        return "idx" if has_idx else "images"
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if suffix in (".npz", ".npy"):
         return "npz"
     if suffix in (".csv", ".tsv"):
-        return "text" if "text" in options or _holds_texts(path, options) else "csv"
+        return "text" if "text" in options or _has_texts(path, options) else "csv"
     if "idx" in path.name:
         return "idx"
     raise InputError(
@@ -99,12 +99,12 @@ def _format(path: Path, options: dict[str, Any]) -> str:
     )
 
 
-def _holds_texts(path: Path, options: dict[str, Any]) -> bool:
+def _has_texts(path: Path, options: dict[str, Any]) -> bool:
     if not options.get("header", True):
         return False
     head = read_table(path, header=True, separator=options.get("separator"), rows=0)
     return any(str(name).strip().lower() in TEXT_NAMES for name in head.columns)
 
 
-def _shown(source: Any) -> str:
+def _source_name(source: Any) -> str:
     return str(source) if isinstance(source, str | PathLike) else type(source).__name__

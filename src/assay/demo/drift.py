@@ -19,45 +19,48 @@ STEP = 10
 
 def drift(setting: Setting) -> Section:
     """Volatility over a stream that turns noisy half-way, and accuracy estimates beside the truth."""
-    clean, noisy = setting.favourite.observe(setting.test), _under(setting, FAULT, SEVERITY, setting.test)
+    clean = setting.favourite.observe(setting.test)
+    noisy = _observe_under(setting, FAULT, SEVERITY, setting.test)
     reference = setting.favourite.observe(setting.validation)
-    taught = [
-        _under(setting, name, severity, setting.validation) for name in TEACHERS for severity in SEVERITIES
+    perturbed = [
+        _observe_under(setting, name, severity, setting.validation)
+        for name in TEACHERS
+        for severity in SEVERITIES
     ]
-    estimates = estimate_accuracy(reference, noisy, perturbed=taught, seed=setting.seed)
+    estimates = estimate_accuracy(reference, noisy, perturbed=perturbed, seed=setting.seed)
     watch = VolatilityWatch(window=100).calibrate(reference, seed=setting.seed)
     stream = torch.cat([clean.probabilities, noisy.probabilities])
-    heard = _heard(_first_alarm(watch, stream), len(clean))
+    alarm = _alarm_words(_first_alarm(watch, stream), len(clean))
     truth = float(noisy.correct.double().mean())
     words = (
         f"{len(clean)} clean digits, and then the same digits under {FAULT} noise, went through the "
-        f"{next(iter(setting.networks))}. Without a single label, {heard}. What the watch looks at is "
+        f"{next(iter(setting.networks))}. Without a single label, {alarm}. The watch measures "
         "volatility: how much certainty jumps from one answer to the next, which rises when a network meets "
         f"inputs it does not know.\n\n{estimates.summary()} The truth, which you would not have, is "
         f"{truth:.1%}."
     )
     advice = (
-        "When the watch sounds, look at what changed in front of the network. Plan with the lowest estimate "
-        "whose assumption (in the table) you can defend, and label a few hundred inputs if the estimates lie "
-        "far apart. On your own stream: assay volatility live.csv --reference clean.csv."
+        "When the watch raises the alarm, look at what changed in front of the network. Plan with the lowest "
+        "estimate whose assumption (in the table) you can defend, and label a few hundred inputs if the "
+        "estimates lie far apart. On your own stream: assay volatility live.csv --reference clean.csv."
     )
-    stream_picture = watch.plot()
-    for axes in stream_picture.axes:
+    stream_figure = watch.plot()
+    for axes in stream_figure.axes:
         axes.axvline(len(clean), color="grey", linestyle=":", linewidth=1)
-    stream_picture.axes[0].annotate(
+    stream_figure.axes[0].annotate(
         " the noise begins", (len(clean), 0.02), xycoords=("data", "axes fraction"), fontsize=8, color="grey"
     )
     return Section(
         "What is the accuracy now",
         words,
         "What is its accuracy out there, now that the inputs have shifted?",
-        [stream_picture, estimates.plot()],
+        [stream_figure, estimates.plot()],
         estimates.to_frame(),
         advice=advice,
     )
 
 
-def _under(setting: Setting, fault: str, severity: int, data: tuple[Tensor, Tensor]) -> Trace:
+def _observe_under(setting: Setting, fault: str, severity: int, data: tuple[Tensor, Tensor]) -> Trace:
     inputs, labels = data
     return setting.favourite.observe((NOISE[fault](inputs, severity, seed=setting.seed), labels))
 
@@ -68,7 +71,7 @@ def _first_alarm(watch: VolatilityWatch, stream: Tensor) -> int | None:
     return STEP * (alarms.index(True) + 1) if any(alarms) else None
 
 
-def _heard(first: int | None, clean: int) -> str:
+def _alarm_words(first: int | None, clean: int) -> str:
     if first is None:
         return "the watch raised no alarm"
     if first <= clean:

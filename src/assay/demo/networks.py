@@ -75,7 +75,7 @@ def trained(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For tensors this small, handing work to a second thread costs more than the work."""
+    """For tensors this small, a second thread costs more than it saves."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

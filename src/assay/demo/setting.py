@@ -1,4 +1,4 @@
-"""What every chapter of the demo works on: digits with one class unknown, and three trained networks."""
+"""Shared by every chapter of the demo: digits with one class unknown, and three trained networks."""
 
 from dataclasses import dataclass
 
@@ -18,9 +18,9 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Setting:
-    """The networks know digits 0 to 8; `unknown` holds every 9.
+    """The networks know digits 0 to 8; `unknown` is every 9.
 
-    `validation` is kept from training, for thresholds and references; `test` is kept from both.
+    `validation` is not used in training, but for thresholds and references; `test` is used for neither.
     """
 
     networks: dict[str, Network]
@@ -32,7 +32,7 @@ class Setting:
 
     @property
     def favourite(self) -> Network:
-        """The network that chapters look at when one is enough."""
+        """The network for chapters that need only one."""
         return next(iter(self.networks.values()))
 
 

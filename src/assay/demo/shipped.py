@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FALSE_ALARM_RATE = 0.05
 SHOWN = 8
-"""Digits of each kind in the picture."""
+"""Digits of each kind in the figure."""
 
 
 def shipped(setting: Setting) -> Section:
@@ -35,15 +35,15 @@ def shipped(setting: Setting) -> Section:
     right = known.predictions == setting.test[1]
     table = pd.DataFrame(
         [
-            _counted("known, answered right", known.alarm[right]),
-            _counted("known, answered wrong", known.alarm[~right]),
-            _counted(f"the digit {UNKNOWN}, always wrong", unknown.alarm),
+            _cancelled_row("known, answered right", known.alarm[right]),
+            _cancelled_row("known, answered wrong", known.alarm[~right]),
+            _cancelled_row(f"the digit {UNKNOWN}, always wrong", unknown.alarm),
         ]
     )
     wrong = table.iloc[1:][["inputs", "cancelled"]].sum()
     words = (
-        "The small CNN goes into operation with an Energy monitor; beside the network's weights that takes a "
-        f"file of {size / 1000:.1f} kB. It answers, and the guard cancels what it doubts. Of "
+        "The small CNN goes into operation with an Energy monitor; besides the network's weights that takes "
+        f"a file of {size / 1000:.1f} kB. It answers, and the guard cancels answers it doubts. Of "
         f"{wrong['inputs']} wrong answers it cancels "
         f"{wrong['cancelled']} ({wrong['cancelled'] / wrong['inputs']:.0%}); the price is "
         f"{table['cancelled'][0]} of {table['inputs'][0]} right ones "
@@ -59,17 +59,17 @@ def shipped(setting: Setting) -> Section:
         "What the guard does in operation",
         words,
         "How do I ship the network with the monitor attached, and watch it?",
-        [_picture(setting, known, unknown)],
+        [_digits_figure(setting, known, unknown)],
         table,
         advice=advice,
     )
 
 
-def _counted(name: str, alarm: torch.Tensor) -> dict[str, object]:
+def _cancelled_row(name: str, alarm: torch.Tensor) -> dict[str, object]:
     return {"answers": name, "inputs": len(alarm), "cancelled": int(alarm.sum())}
 
 
-def _picture(setting: Setting, known: Verdict, unknown: Verdict) -> "Figure":
+def _digits_figure(setting: Setting, known: Verdict, unknown: Verdict) -> "Figure":
     """The first digits of each kind, with the network's answer and the guard's verdict."""
     from matplotlib.figure import Figure
 
@@ -81,8 +81,8 @@ def _picture(setting: Setting, known: Verdict, unknown: Verdict) -> "Figure":
             axes.imshow(image[0].numpy(), cmap="gray_r")
             axes.set_xticks([])
             axes.set_yticks([])
-            colour, said = ("#d55e00", "cancelled") if alarm else ("#0072b2", "accepted")
-            axes.set_xlabel(f"says {answer}\n{said}", fontsize=8, color=colour)
+            colour, decision = ("#d55e00", "cancelled") if alarm else ("#0072b2", "accepted")
+            axes.set_xlabel(f"says {answer}\n{decision}", fontsize=8, color=colour)
             for side in axes.spines.values():
                 side.set_color(colour)
     grid[0, 0].set_title("known digits", fontsize=9, loc="left")

@@ -28,17 +28,17 @@ CHAPTERS: tuple[Callable[[Setting], Section], ...] = (
 )
 
 INTRODUCTION = (
-    "Three small networks learned to tell the digits 0 to 8 apart. Nobody showed them a 9, and in operation "
-    "nobody will tell them the right answer. Can you trust what they say? Each section below asks one "
-    "question, answers it from data you would really have, and says what to do about the answer.\n\n"
-    "The data are 8x8 images of handwritten digits that come with scikit-learn. Everything was computed on "
-    "this machine, from one seed; the same command gives the same numbers."
+    "Three small networks learned to recognise the digits 0 to 8. They never saw a 9, and in operation "
+    "nobody will tell them the right answer. Can you trust their answers? Each section below asks one "
+    "question, answers it from data you would really have, and says what to do about it.\n\n"
+    "The data are 8x8 images of handwritten digits from scikit-learn. Everything was computed on this "
+    "machine from one seed; the same command gives the same numbers."
 )
 
 
 @one_thread()
 def run_demo(path: str | os.PathLike[str], seed: int = 0, *, quiet: bool = False) -> list[Section]:
-    """Train, ask, print an answer per chapter unless `quiet`, and write the report to `path`."""
+    """Train the networks, print an answer per chapter unless `quiet`, and write the report to `path`."""
     from rich.console import Console
 
     console = Console(highlight=False, quiet=quiet)
@@ -51,5 +51,5 @@ def run_demo(path: str | os.PathLike[str], seed: int = 0, *, quiet: bool = False
         sections.append(section)
         console.print(f"[bold]{section.title}[/]\n{section.words}\n[bold]What to do:[/] {section.advice}\n")
     write_report(sections, path, introduction=INTRODUCTION)
-    console.print(f"{time.perf_counter() - start:.0f} s in all. The report with tables and pictures: {path}")
+    console.print(f"{time.perf_counter() - start:.0f} s in all. The report with tables and figures: {path}")
     return sections

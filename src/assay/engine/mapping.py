@@ -1,7 +1,7 @@
 """One function over many jobs, in order, on any engine. Results do not depend on the engine.
 
-A function must be pure: what it returns follows from the job alone, whose random numbers come from a seed in
-it. That is all that retries need: a job whose worker was killed is run again, and the result is the same.
+The function must be pure: its result depends on the job alone, which includes the seed of any random numbers.
+This makes retries safe: if a worker is killed, its job is run again and gives the same result.
 """
 
 import multiprocessing
@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 from typing import Any, TypeVar
 
 import torch
@@ -25,16 +26,18 @@ Result = TypeVar("Result")
 ENGINES = ("here", "processes", "ray")
 
 RETRIES = 3
-"""How often a job whose worker died is run again."""
+"""How often a job is run again if its worker dies."""
 
 AHEAD = 2
-"""Jobs handed out per worker before the first result is taken: keeps workers busy and memory bounded."""
+"""Jobs handed out per worker before the first result is read: keeps workers busy and memory bounded."""
 
-_TOO_OFTEN = "expected workers that live, but one died {} times on the same job; is there enough memory?"
+_WORKER_DIED = (
+    "expected workers to survive, but one died {} times on the same job; check that memory suffices"
+)
 
 
 def checked_engine(engine: str) -> str:
-    """The engine's name; a clear error before any work where there is no such engine."""
+    """The name of the engine; an error, before any work, if there is no such engine."""
     if engine not in ENGINES:
         raise InputError(f"expected engine to be one of {list(ENGINES)}, got {engine!r}")
     if engine == "ray":
@@ -52,10 +55,10 @@ def mapped(
 ) -> Iterator[Result]:
     """function(job) for every job, in the order of the jobs.
 
-    "here" calls it in this process; "processes" in as many processes as there are cores, on this machine;
-    "ray" on the Ray cluster that this process is connected to (RAY_ADDRESS says which), else on one started
-    here. The function and the jobs travel as pickles for the two latter, and every worker computes with as
-    many threads as this process does, so that sums come out the same.
+    "here" calls it in this process; "processes" in one process per core of this machine; "ray" on the Ray
+    cluster that this process is connected to (RAY_ADDRESS names it), else on one started here. "processes"
+    and "ray" pickle the function and the jobs, and every worker uses as many threads as this process, so that
+    sums come out the same.
     """
     run = {"here": _here, "processes": _processes, "ray": _ray}[checked_engine(engine)]
     yield from progress(run(function, jobs), description, total)
@@ -66,18 +69,18 @@ def _here(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Re
 
 
 def _processes(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
-    """A window of jobs over a pool; a pool that broke is made anew and the jobs in it run again."""
+    """A window of jobs over a pool; a broken pool is replaced and its jobs are run again."""
     workers = _cores()
-    content = _pickled(function)
+    content = _pickle(function)
     waiting: deque[tuple[bytes, Future[Any]]] = deque()
     pool = _pool(workers, content)
     coming = iter(jobs)
     broken = 0
     try:
         while True:
-            for job in _some(coming, AHEAD * workers - len(waiting)):
-                packed = _pickled(job)
-                waiting.append((packed, pool.submit(_worked, packed)))
+            for job in islice(coming, AHEAD * workers - len(waiting)):
+                pickled = _pickle(job)
+                waiting.append((pickled, pool.submit(_run_job, pickled)))
             if not waiting:
                 return
             try:
@@ -85,10 +88,10 @@ def _processes(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterat
             except BrokenProcessPool as error:
                 broken += 1
                 if broken > RETRIES:
-                    raise InputError(_TOO_OFTEN.format(broken)) from error
+                    raise InputError(_WORKER_DIED.format(broken)) from error
                 pool.shutdown(wait=False)
                 pool = _pool(workers, content)
-                waiting = deque((packed, pool.submit(_worked, packed)) for packed, _ in waiting)
+                waiting = deque((pickled, pool.submit(_run_job, pickled)) for pickled, _ in waiting)
                 continue
             waiting.popleft()
             broken = 0
@@ -98,20 +101,20 @@ def _processes(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterat
 
 
 def _ray(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
-    """Ray schedules and retries; here only a window of jobs is kept."""
+    """Ray schedules and retries; only a window of jobs is kept here."""
     import ray
 
     if not ray.is_initialized():
-        # Without a cluster to join, one for this process alone, which no other machine can reach.
+        # Without a cluster to join, start one that no other machine can reach.
         alone = {} if "RAY_ADDRESS" in os.environ else {"_node_ip_address": "127.0.0.1"}
         ray.init(include_dashboard=False, log_to_driver=False, configure_logging=False, **alone)
-    run = ray.remote(_threaded).options(max_retries=RETRIES, num_cpus=1)
+    run = ray.remote(_run_with_threads).options(max_retries=RETRIES, num_cpus=1)
     shared, threads = ray.put(function), torch.get_num_threads()
     workers = int(ray.cluster_resources().get("CPU", 1))
     coming, waiting = iter(jobs), deque[Any]()
     while True:
         waiting.extend(
-            run.remote(shared, job, threads) for job in _some(coming, AHEAD * workers - len(waiting))
+            run.remote(shared, job, threads) for job in islice(coming, AHEAD * workers - len(waiting))
         )
         if not waiting:
             return
@@ -122,7 +125,7 @@ def _ray(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Res
         yield result
 
 
-def _threaded(function: Callable[[Job], Result], job: Job, threads: int) -> Result:
+def _run_with_threads(function: Callable[[Job], Result], job: Job, threads: int) -> Result:
     torch.set_num_threads(threads)
     return function(job)
 
@@ -131,43 +134,35 @@ _function: Callable[[Any], Any] | None = None
 
 
 def _pool(workers: int, content: bytes) -> ProcessPoolExecutor:
-    # A server that has imported torch once makes workers in milliseconds; plain forks of a process that has
-    # computed with several threads may hang.
+    # A server that has imported torch starts workers in milliseconds; plain forks of a process that has used
+    # several threads may hang.
     kinds = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in kinds else "spawn")
     if "forkserver" in kinds:
         context.set_forkserver_preload(["torch", "pandas", "scipy.stats", "scipy.optimize"])
-    return ProcessPoolExecutor(workers, context, _prepared, (content, torch.get_num_threads()))
+    return ProcessPoolExecutor(workers, context, _start_worker, (content, torch.get_num_threads()))
 
 
-def _prepared(content: bytes, threads: int) -> None:
-    """In a worker: the function comes once, not with every job."""
+def _start_worker(content: bytes, threads: int) -> None:
+    """In a worker: receives the function once instead of with every job."""
     global _function
     torch.set_num_threads(threads)
     _function = pickle.loads(content)
 
 
-def _worked(job: bytes) -> Any:
+def _run_job(job: bytes) -> Any:
     assert _function is not None
     return _function(pickle.loads(job))
 
 
-def _pickled(value: Any) -> bytes:
+def _pickle(value: Any) -> bytes:
     try:
         return pickle.dumps(value)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise InputError(
-            f"expected functions and data that can be sent to other processes, got some that cannot "
-            f"({error}); define functions at the top of a module, or use engine='here'"
+            f"expected functions and data that can be pickled for other processes, got some that cannot "
+            f"({error}); define functions at the top level of a module, or use engine='here'"
         ) from error
-
-
-def _some(jobs: Iterator[Job], count: int) -> Iterator[Job]:
-    for _ in range(count):
-        try:
-            yield next(jobs)
-        except StopIteration:
-            return
 
 
 def _cores() -> int:

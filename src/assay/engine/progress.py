@@ -1,4 +1,4 @@
-"""Progress for a person at a terminal, silence elsewhere."""
+"""A progress bar on a terminal; nothing elsewhere."""
 
 import sys
 import threading
@@ -11,9 +11,9 @@ _bar = threading.local()
 
 
 def progress(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
-    """The same items; on a terminal, a bar with the time left that vanishes when done.
+    """The same items; on a terminal, with a bar that shows the time left and disappears at the end.
 
-    One bar at a time: what runs within a loop that shows its progress shows none of its own.
+    There is one bar at a time: loops inside a loop with a bar show none.
 
     >>> list(progress([1, 2], "counting"))
     [1, 2]
@@ -25,7 +25,7 @@ def progress(items: Iterable[T], description: str, total: int | None = None) -> 
     from rich.progress import Progress
 
     length = len(items) if isinstance(items, Sized) else None
-    # What is printed meanwhile goes above the bar, unless it goes to a file or a pipe.
+    # Text printed meanwhile appears above the bar, unless it goes to a file or a pipe.
     bar = Progress(console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty())
     _bar.shown = True
     try:

@@ -125,13 +125,7 @@ def _lead(trace: Trace) -> Tensor:
     Cross-entropy is log(1 + exp m), so its gradient is this one times sigmoid(m) > 0: the same direction.
     But sigmoid(m) rounds to 0 where the network is sure, and the attack would stand still there.
     """
-    labels = trace.known_labels
-    if labels.min() < 0 or labels.max() >= trace.logits.shape[1]:
-        raise InputError(
-            f"expected labels from 0 to {trace.logits.shape[1] - 1}, got {int(labels.min())} to "
-            f"{int(labels.max())}; attack inputs of known classes"
-        )
-    own = labels[:, None]
+    own = trace.known_labels[:, None]
     others = trace.logits.scatter(1, own, -torch.inf)
     return others.logsumexp(dim=1) - trace.logits.gather(1, own)[:, 0]
 

@@ -1,6 +1,8 @@
 """A network and its monitor as one system, in torch and as one ONNX graph."""
 
-from assay.guard.guard import CANCELLED, Guard, Verdict
+from assay.guard.any_guard import AnyGuard
+from assay.guard.guard import Guard
 from assay.guard.onnx import OnnxGuard
+from assay.guard.verdict import CANCELLED, Answer, Verdict
 
-__all__ = ["CANCELLED", "Guard", "OnnxGuard", "Verdict"]
+__all__ = ["CANCELLED", "Answer", "AnyGuard", "Guard", "OnnxGuard", "Verdict"]

@@ -1,8 +1,8 @@
 """A guard as one ONNX graph: inputs in; logits, score and alarm out, without torch.
 
 The network's graph and the monitor's, joined by name. The monitor's is what a tracer sees of `Monitor.score`,
-so there is one formula per monitor; a monitor whose score is not made of tensor operations says why in
-`Monitor.obstacle`.
+so there is one formula per monitor; a monitor whose score is not made of tensor operations gives the reason
+in `Monitor.obstacle`.
 """
 
 import json
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from assay.guard.guard import Guard
 
 VERSION = 1
-"""Of the names of outputs and metadata."""
+"""Version of the names of outputs and metadata."""
 
 OUTPUTS = ("logits", "score", "alarm")
 FEATURES = "features/"
 METADATA = "assay"
-TRIED = 3
-"""Rows on which a fresh file is compared with the guard; any number would do but the two it was traced on."""
+COMPARED = 3
+"""Rows on which a fresh file is compared with the guard; any number but the two it was traced on."""
 
 
 def write_graph(
@@ -52,7 +52,7 @@ def write_graph(
 
     def write(temporary: str) -> None:
         Path(temporary).write_bytes(content)
-        _compare(guard, OnnxGuard(temporary), _repeated(inputs, TRIED))
+        _compare(guard, OnnxGuard(temporary), _repeated(inputs, COMPARED))
 
     write_whole(path, write)
 
@@ -60,28 +60,28 @@ def write_graph(
 class Judge(nn.Module):
     """Logits, layers and inputs to score and alarm, for a tracer."""
 
-    def __init__(self, guard: "Guard", network: NetworkGraph, inputs: Sequence[str], tells: bool) -> None:
+    def __init__(self, guard: "Guard", network: NetworkGraph, inputs: Sequence[str], features: bool) -> None:
         super().__init__()
         self.guard = guard
         self.network = network
         self.names = list(network.layers)
         self.inputs = inputs
-        self.tells = tells
+        self.features = features
 
     def forward(self, logits: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
-        layers, given = parts[: len(self.names)], parts[len(self.names) :]
-        inputs: Inputs = given[0] if self.inputs == [""] else dict(zip(self.inputs, given, strict=True))
+        layers, tensors = parts[: len(self.names)], parts[len(self.names) :]
+        inputs: Inputs = tensors[0] if self.inputs == [""] else dict(zip(self.inputs, tensors, strict=True))
         features = {
             name: self.network.read(name, part, inputs) for name, part in zip(self.names, layers, strict=True)
         }
         trace = Trace(logits.float(), features, inputs=inputs)
         score = self.guard.monitor.score(trace)
-        # Zero times what is not finite is NaN: no row passes of which anything is not.
-        watched = [logits, *(features[name] for name in self.guard.monitor.layers), *given]
+        # Zero times what is not finite is NaN: no row with such a value passes.
+        watched = [logits, *(features[name] for name in self.guard.monitor.layers), *tensors]
         for part in watched:
             if part.is_floating_point():
                 score = score + (part.flatten(1) * 0).sum(dim=1).double()
-        return score, ~self._passes(score, trace), *(features.values() if self.tells else ())
+        return score, ~self._passes(score, trace), *(features.values() if self.features else ())
 
     def _passes(self, score: Tensor, trace: Trace) -> Tensor:
         threshold = self.guard.decided_threshold()
@@ -92,7 +92,7 @@ class Judge(nn.Module):
 
 
 def joined(network: NetworkGraph, judge: Any, kept: Sequence[str]) -> Any:
-    """One model: the judge's inputs are tensors of the network, all its other names are its own.
+    """One model: the judge's inputs are tensors of the network; all its other names get a prefix.
 
     `kept` are outputs of the judge besides score and alarm.
     """
@@ -101,8 +101,8 @@ def joined(network: NetworkGraph, judge: Any, kept: Sequence[str]) -> Any:
     model = onnx.ModelProto()
     model.CopyFrom(network.model)
     graph = model.graph
-    taken = _names(graph) & {*OUTPUTS, *kept} - ({"logits"} if network.logits == "logits" else set())
-    moved = {name: f"network/{name}" for name in taken}
+    clashes = _names(graph) & {*OUTPUTS, *kept} - ({"logits"} if network.logits == "logits" else set())
+    moved = {name: f"network/{name}" for name in clashes}
     _rename(graph, moved)
     del graph.output[:]
     places = {"logits": network.logits}
@@ -118,7 +118,7 @@ def joined(network: NetworkGraph, judge: Any, kept: Sequence[str]) -> Any:
     graph.initializer.extend(judged.initializer)
     if network.logits != "logits":
         graph.node.append(onnx.helper.make_node("Identity", [places["logits"]], ["logits"], name="logits"))
-    outputs = {entry.name: entry for entry in judged.output}
+    outputs = {output.name: output for output in judged.output}
     shown = network.shown[""].numpy()
     kind = onnx.helper.np_dtype_to_tensor_dtype(shown.dtype)
     logits = onnx.helper.make_tensor_value_info("logits", kind, ["rows", shown.shape[1]])
@@ -164,25 +164,25 @@ def _layers(guard: "Guard", features: bool) -> tuple[str, ...]:
 
 
 def _judge(guard: "Guard", network: NetworkGraph, example: Inputs, features: bool) -> Any:
-    given = {"": example} if isinstance(example, Tensor) else dict(example)
+    named = {"": example} if isinstance(example, Tensor) else dict(example)
     layers = list(network.layers)
-    module = Judge(guard, network, list(given), features)
-    inputs = ["logits", *(f"layer/{name}" for name in layers), *(f"input/{n}" for n in range(len(given)))]
+    module = Judge(guard, network, list(named), features)
+    inputs = ["logits", *(f"layer/{name}" for name in layers), *(f"input/{n}" for n in range(len(named)))]
     outputs = ["score", "alarm", *(f"{FEATURES}{name}" for name in layers if features)]
     opset = network.opset if OPSET <= network.opset <= NEWEST else NEWEST
-    arguments = [network.shown[""], *(network.shown[name] for name in layers), *given.values()]
+    arguments = [network.shown[""], *(network.shown[name] for name in layers), *named.values()]
     try:
         model = traced(module, arguments, inputs, outputs, opset)
     except (torch.onnx.errors.OnnxExporterError, RuntimeError) as error:
         raise InputError(
             f"expected a monitor made of tensor operations, got {type(guard.monitor).__name__} "
-            f"({str(error).splitlines()[0]:.200}); say `_traced_score` in it, or export another monitor"
+            f"({str(error).splitlines()[0]:.200}); implement `_traced_score`, or export another monitor"
         ) from error
     return _at_opset(network, model)
 
 
 def _at_opset(network: NetworkGraph, judge: Any) -> Any:
-    """Both graphs at one opset; the older one is brought up."""
+    """Both graphs at one opset; the older one is converted."""
     from onnx import version_converter
 
     theirs, ours = network.opset, judge.opset_import[0].version
@@ -192,7 +192,7 @@ def _at_opset(network: NetworkGraph, judge: Any) -> Any:
 
 
 def _describe(model: Any, guard: "Guard") -> None:
-    """What a reader of the file needs to know of the guard, as metadata."""
+    """What a reader of the file needs to know about the guard, as metadata."""
     import onnx
 
     facts = {
@@ -205,8 +205,8 @@ def _describe(model: Any, guard: "Guard") -> None:
         "network": guard.network.fingerprint,
         "fingerprint": guard.fingerprint,
     }
-    held = {entry.key: entry.value for entry in model.metadata_props}
-    onnx.helper.set_model_props(model, held | {METADATA: json.dumps(facts)})
+    properties = {entry.key: entry.value for entry in model.metadata_props}
+    onnx.helper.set_model_props(model, properties | {METADATA: json.dumps(facts)})
     model.producer_name, model.producer_version = "assay", ASSAY_VERSION
 
 
@@ -226,14 +226,15 @@ def _serialised(model: Any) -> bytes:
 
 
 def _compare(guard: "Guard", written: Any, inputs: Inputs) -> None:
-    """A graph that does not say what the guard says is not written."""
+    """An error if the graph scores differently from the guard."""
     ours, theirs = guard(inputs).scores, written(inputs).scores
     close = torch.isclose(ours, theirs, rtol=1e-4, atol=1e-4, equal_nan=True)
     if not close.all():
         row = int((~close).nonzero()[0])
         raise InputError(
             f"expected the graph to score as {type(guard.monitor).__name__} does, got {float(theirs[row]):g} "
-            f"instead of {float(ours[row]):g}; say `_traced_score` in the monitor, or pass a usual example"
+            f"instead of {float(ours[row]):g}; implement `_traced_score` in the monitor, or pass a typical "
+            "example"
         )
 
 
@@ -242,7 +243,7 @@ def _names(graph: Any) -> set[str]:
     found = {entry.name for part in (graph.input, graph.output, graph.initializer) for entry in part}
     for node in graph.node:
         found.update(node.input, node.output)
-        for inner in _inner(node):
+        for inner in _subgraphs(node):
             found |= _names(inner)
     return found - {""}
 
@@ -255,11 +256,11 @@ def _rename(graph: Any, names: Mapping[str, str]) -> None:
         for tensors in (node.input, node.output):
             for place, name in enumerate(tensors):
                 tensors[place] = names.get(name, name)
-        for inner in _inner(node):
+        for inner in _subgraphs(node):
             _rename(inner, names)
 
 
-def _inner(node: Any) -> Iterator[Any]:
+def _subgraphs(node: Any) -> Iterator[Any]:
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g

@@ -3,60 +3,30 @@
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 import torch
 from scipy.stats import beta
 from torch import Tensor
 
 from assay.errors import InputError, NotFittedError, UndecidedError
+from assay.guard.any_guard import AnyGuard
+from assay.guard.verdict import Answer, Verdict
 from assay.identity import digest
 from assay.monitors.monitor import Monitor
 from assay.network import Network, all_finite
 from assay.storage import storable
-from assay.table import tabled
 from assay.trace import Inputs, Trace
-
-CANCELLED = -1
-"""What stands in `accepted_predictions` where the guard raised the alarm."""
-
-
-@storable("Verdict")
-@dataclass(frozen=True, eq=False)
-class Verdict:
-    """What the guard says of N inputs: the network's predictions, the monitor's scores, and the alarms."""
-
-    predictions: Tensor
-    scores: Tensor
-    alarm: Tensor
-
-    def __len__(self) -> int:
-        return len(self.alarm)
-
-    @property
-    def accepted_predictions(self) -> Tensor:
-        """The predictions, with `CANCELLED` (-1) where the alarm was raised."""
-        return self.predictions.masked_fill(self.alarm, CANCELLED)
-
-    @tabled
-    def to_frame(self) -> pd.DataFrame:
-        return pd.DataFrame(
-            {
-                "prediction": self.predictions.numpy(),
-                "score": self.scores.numpy(),
-                "alarm": self.alarm.numpy(),
-            }
-        )
 
 
 @storable("Guard")
-class Guard:
+class Guard(AnyGuard):
     """`guard(inputs)` predicts, and raises the alarm where the monitor's score is above the threshold.
 
-    The threshold comes from `calibrate`, or is given: one number, or one per predicted class. Whatever is
+    The threshold comes from `calibrate`, or you pass it: one number, or one per predicted class. Anything
     not finite (an input, a logit, a feature, a score) is an alarm, never a pass.
     """
 
@@ -76,6 +46,8 @@ class Guard:
         self.network = network
         self.monitor = monitor
         self.threshold = None if threshold is None else _checked_threshold(threshold)
+        if hasattr(monitor, "classes_"):
+            self._check_classes(monitor.classes_)
         self.calibration: dict[str, Any] = {}
 
     def calibrate(
@@ -84,23 +56,23 @@ class Guard:
         false_alarm_rate: float = 0.05,
         *,
         per_class: bool = False,
-        confidence: float | None = None,
+        level: float | None = None,
     ) -> Self:
         """Set the threshold so that in distribution at most `false_alarm_rate` of inputs raise the alarm.
 
         The threshold is the conformal quantile, the ceil((n + 1)(1 - rate))-th smallest of n scores: the
-        rate holds in finite samples, on average over calibration sets. With `confidence` it holds for this
+        rate holds in finite samples, on average over calibration sets. With `level` it holds for this
         calibration set with that probability (the rate of the k-th smallest is Beta(n + 1 - k, k)
-        distributed). With `per_class` it holds within each predicted class; a class with too few points
-        takes the threshold of all, and `calibration` lists it. The trace must not be the one the monitor
-        was fitted on.
+        distributed). With `per_class` it holds within each predicted class; a class with too few rows
+        takes the threshold of all, and `calibration` lists it. Do not pass the Trace that the monitor was
+        fitted on.
         """
         if not 0 < false_alarm_rate < 1:
             raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
-        if confidence is not None and not 0 < confidence < 1:
-            raise InputError(f"expected a confidence between 0 and 1, got {confidence}")
+        if level is not None and not 0 < level < 1:
+            raise InputError(f"expected a level between 0 and 1, got {level}")
         scores = self.scores(trace)
-        overall = _conformal_threshold(scores, false_alarm_rate, confidence)
+        overall = _conformal_threshold(scores, false_alarm_rate, level)
         if not math.isfinite(overall):
             finite = int(torch.isfinite(scores).sum())
             raise UndecidedError(
@@ -109,25 +81,30 @@ class Guard:
             )
         threshold, pooled = torch.tensor(overall, dtype=torch.float64), []
         if per_class:
-            split = _class_thresholds(trace, scores, false_alarm_rate, confidence)
+            split = _class_thresholds(trace, scores, false_alarm_rate, level)
             pooled = (~torch.isfinite(split)).nonzero().flatten().tolist()
             threshold = torch.where(torch.isfinite(split), split, threshold)
         self.threshold = threshold
         self.calibration = {
             "false_alarm_rate": false_alarm_rate,
-            "confidence": confidence,
-            "points": len(scores),
+            "level": level,
+            "rows": len(scores),
+            "rank": _conformal_rank(len(scores), false_alarm_rate, level),
             "pooled_classes": pooled,
         }
         return self
 
-    def __call__(self, inputs: Any) -> Verdict:
-        """Predict and judge: a batch of one or of many, on the module's device."""
+    def answer(self, inputs: Any) -> Answer:
+        """Predict on the module's device, and judge; with the Trace and the seconds each took."""
         self.decided_threshold()  # before any work is done
-        return self.judge(self.observe(inputs))
+        start = perf_counter()
+        trace = self.observe(inputs)
+        observed = perf_counter()
+        verdict = self.judge(trace)
+        return Answer(verdict, trace, observed - start, perf_counter() - observed)
 
     def observe(self, inputs: Any) -> Trace:
-        """The network's part of a call: a Trace with all that the monitor and the alarm need."""
+        """The network's part of a call: a Trace with everything that the monitor and the alarm need."""
         keep_inputs = self.monitor.needs.inputs or not self.network.embeds
         return self.network.observe(inputs, keep_inputs=keep_inputs, allow_nonfinite=True)
 
@@ -136,12 +113,13 @@ class Guard:
         threshold = self.decided_threshold()
         scores, predictions = self.scores(trace), trace.predictions
         if threshold.ndim == 1:
+            self._check_classes(trace.logits.shape[1])
             threshold = threshold[predictions]
         alarm = scores > threshold
         return Verdict(predictions, scores, alarm if all_finite(scores) else alarm | ~torch.isfinite(scores))
 
     def scores(self, trace: Trace) -> Tensor:
-        """The monitor's scores; NaN for every row of which anything is not finite."""
+        """The monitor's scores; NaN for every row in which anything is not finite."""
         parts = _floating_parts(trace, self.monitor.layers)
         if all(all_finite(part) for part in parts):
             return self.monitor.score(trace)
@@ -158,17 +136,32 @@ class Guard:
         above 1; alarms agree wherever a score is that far from the threshold; what is not finite is an alarm.
         Shapes and types of inputs are those of `example`, else of what the network last observed; the number
         of rows is free. With `features` the network's layers are outputs as well, for histograms on a device.
-        A monitor that is no function of logits, features and inputs (gradients, further passes) is refused.
+        A monitor that needs more than logits, features and inputs (gradients, further passes) is refused.
         """
         from assay.guard.export import write_graph
 
         write_graph(self, path, example, features)
 
+    def watching(self, layers: Sequence[str]) -> Self:
+        wider = copy(self)
+        wider.network = self.network.watching(layers)
+        return wider
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return self.network.layers
+
+    @property
+    def monitor_name(self) -> str:
+        return type(self.monitor).__name__
+
+    @property
+    def network_fingerprint(self) -> str:
+        return self.network.fingerprint
+
     @property
     def fingerprint(self) -> str:
-        """A hash of network, fitted monitor and threshold, by which counts know their guard; an exported
-        guard keeps it."""
-        return digest(self.network.fingerprint, self.monitor.fingerprint, self.decided_threshold())
+        return digest(self.network_fingerprint, self.monitor.fingerprint, self.decided_threshold())
 
     def state(self) -> dict[str, Any]:
         return vars(self)
@@ -184,34 +177,43 @@ class Guard:
         return f"Guard({self.network!r}, {self.monitor!r}, threshold={self.threshold})"
 
     def decided_threshold(self) -> Tensor:
-        """The threshold; a clear error where there is none yet."""
         if self.threshold is None:
             raise NotFittedError(
                 "expected a calibrated guard, got one without threshold; call calibrate(trace) first"
             )
         return self.threshold
 
+    def _check_classes(self, classes: int) -> None:
+        if self.threshold is not None and self.threshold.ndim == 1 and len(self.threshold) != classes:
+            raise InputError(
+                f"expected one threshold, or one for each of {classes} classes, got {len(self.threshold)}; "
+                "calibrate the guard instead"
+            )
 
-def _class_thresholds(trace: Trace, scores: Tensor, rate: float, confidence: float | None) -> Tensor:
-    """One threshold per predicted class; infinity where a class has too few points."""
+
+def _class_thresholds(trace: Trace, scores: Tensor, rate: float, level: float | None) -> Tensor:
+    """One threshold per predicted class; infinity where a class has too few rows."""
     predictions = trace.predictions
     thresholds = [
-        _conformal_threshold(scores[predictions == label], rate, confidence)
+        _conformal_threshold(scores[predictions == label], rate, level)
         for label in range(trace.logits.shape[1])
     ]
     return torch.tensor(thresholds, dtype=torch.float64)
 
 
-def _conformal_threshold(scores: Tensor, rate: float, confidence: float | None) -> float:
+def _conformal_rank(count: int, rate: float, level: float | None) -> int:
+    """Which of `count` scores, the smallest being the first, keeps the promised rate; count + 1 if none."""
+    if level is None:
+        return math.ceil((count + 1) * (1 - rate) - 1e-9)  # 1e-9: 0.95 * 20 is 19, whatever floats say
+    ranks = np.arange(1, count + 1)
+    kept = np.asarray(beta.cdf(rate, count + 1 - ranks, ranks)) >= level
+    return int(kept.argmax()) + 1 if kept.any() else count + 1
+
+
+def _conformal_threshold(scores: Tensor, rate: float, level: float | None) -> float:
     """The k-th smallest score that keeps the promised rate; infinity where no finite one does."""
-    count = len(scores)
-    if confidence is None:
-        rank = math.ceil((count + 1) * (1 - rate) - 1e-9)  # 1e-9: 0.95 * 20 is 19, whatever floats say
-    else:
-        ranks = np.arange(1, count + 1)
-        kept = np.asarray(beta.cdf(rate, count + 1 - ranks, ranks)) >= confidence
-        rank = int(kept.argmax()) + 1 if kept.any() else count + 1
-    if rank > count:
+    rank = _conformal_rank(len(scores), rate, level)
+    if rank > len(scores):
         return math.inf
     return float(scores.nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf).kthvalue(rank).values)
 

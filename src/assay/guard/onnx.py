@@ -1,61 +1,89 @@
 """OnnxGuard: an exported guard, run by onnxruntime."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from time import perf_counter
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from assay.errors import InputError
+from assay.errors import InputError, UndecidedError
+from assay.guard.any_guard import AnyGuard
 from assay.guard.export import FEATURES, METADATA, OUTPUTS, VERSION
-from assay.guard.guard import Verdict
+from assay.guard.verdict import Answer, Verdict
 from assay.network.batches import encoded
 from assay.network.onnx import OnnxSession
 from assay.network.onnx_graph import OnnxGraph
 from assay.trace import Trace
 
 
-class OnnxGuard:
+class OnnxGuard(AnyGuard):
     """What `Guard.export` wrote, ready to judge: `guard(inputs)` gives the same Verdict.
 
-    `metadata` holds threshold, calibration, layers, the monitor and versions. `layers` are those whose
-    features the file gives, none unless it was exported with features=True.
+    `metadata` contains threshold, calibration, layers, the monitor and versions. `layers` are those whose
+    features the file puts out: none unless it was exported with features=True.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
         graph = OnnxGraph(path)
-        held = {entry.key: entry.value for entry in graph.model.metadata_props}
-        if METADATA not in held or not set(OUTPUTS) <= set(graph.outputs):
+        properties = {entry.key: entry.value for entry in graph.model.metadata_props}
+        if METADATA not in properties or not set(OUTPUTS) <= set(graph.outputs):
             raise InputError(
                 f"{path}: expected a guard written by Guard.export, got another ONNX graph; "
                 "for a network use Network.from_onnx"
             )
-        self.metadata: dict[str, Any] = json.loads(held[METADATA])
+        self.metadata: dict[str, Any] = json.loads(properties[METADATA])
         if self.metadata["version"] > VERSION:
             raise InputError(
-                f"{path}: holds a guard of version {self.metadata['version']}, this assay reads up to "
+                f"{path}: a guard of version {self.metadata['version']}, this assay reads up to "
                 f"{VERSION}; upgrade assay"
             )
-        self.layers = tuple(
-            name.removeprefix(FEATURES) for name in graph.outputs if name.startswith(FEATURES)
-        )
-        self.session = OnnxSession(graph, [*OUTPUTS, *(f"{FEATURES}{layer}" for layer in self.layers)])
+        features = [name for name in graph.outputs if name.startswith(FEATURES)]
+        self.session = OnnxSession(graph, [*OUTPUTS, *features])
 
-    def __call__(self, inputs: Any) -> Verdict:
-        """Predict and judge a batch of one or of many."""
-        return self.answer(inputs)[1]
-
-    def answer(self, inputs: Any) -> tuple[Trace, Verdict]:
-        """What the network did, as far as the file tells, and the verdict; one pass gives both."""
+    def answer(self, inputs: Any) -> Answer:
+        """Predict and judge in one pass; the Trace contains what the file puts out."""
+        start = perf_counter()
         tensors = encoded(inputs)
         outputs = self.session(tensors) if isinstance(tensors, Tensor) else self.session(**tensors)
         features = {layer: outputs[f"{FEATURES}{layer}"] for layer in self.layers}
         trace = Trace(outputs["logits"].float(), features)
-        return trace, Verdict(trace.predictions, outputs["score"], outputs["alarm"].to(torch.bool))
+        verdict = Verdict(trace.predictions, outputs["score"], outputs["alarm"].to(torch.bool))
+        return Answer(verdict, trace, perf_counter() - start, 0.0)
+
+    def judge(self, trace: Trace) -> Verdict:
+        """Judge the inputs that the Trace was made of: the graph begins with them."""
+        if trace.inputs is None:
+            raise UndecidedError(
+                "expected a Trace with its inputs, all that an exported guard can judge, got one without; "
+                "observe with keep_inputs=True"
+            )
+        return self(trace.inputs)
+
+    def watching(self, layers: Sequence[str]) -> Self:
+        """Itself: a graph puts out the layers it was exported with."""
+        return self
+
+    def decided_threshold(self) -> Tensor:
+        return torch.tensor(self.metadata["threshold"], dtype=torch.float64)
+
+    @cached_property
+    def layers(self) -> tuple[str, ...]:
+        names = self.session.names
+        return tuple(name.removeprefix(FEATURES) for name in names if name.startswith(FEATURES))
+
+    @property
+    def monitor_name(self) -> str:
+        return str(self.metadata["monitor"]).partition("(")[0]
+
+    @property
+    def network_fingerprint(self) -> str:
+        return str(self.metadata["network"])
 
     @property
     def form(self) -> Mapping[str, tuple[tuple[Any, ...], str]]:
@@ -64,7 +92,6 @@ class OnnxGuard:
 
     @property
     def fingerprint(self) -> str:
-        """That of the guard it was exported from."""
         return str(self.metadata["fingerprint"])
 
     def __repr__(self) -> str:

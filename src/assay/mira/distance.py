@@ -7,7 +7,7 @@ from typing import Literal, Self, get_args
 import torch
 from torch import Tensor
 
-from assay.errors import InputError
+from assay.errors import InputError, UndecidedError
 from assay.monitors import Mahalanobis
 from assay.monitors.parts.moments import ClassMoments
 from assay.trace import Trace
@@ -66,6 +66,7 @@ class FeatureDistance:
         self.rows = int(counts[counts > 0].min() if self.monitor.covariance == "per_class" else counts.sum())
         joined = self._joined(trace)
         self.width = joined.layer(self.name).shape[1]
+        self._check_determined(int((counts > 0).sum()))
         self._moving = self._moving_directions(joined)
         self.monitor.fit(self._joined(trace))
         self.dimensions = self.monitor.dimensions_[self.name]
@@ -104,6 +105,20 @@ class FeatureDistance:
                 "rows, or with estimator='ledoit_wolf'"
             )
         return tuple(sentences)
+
+    def _check_determined(self, classes: int) -> None:
+        """Rows about the means of their classes have fewer directions than rows: is the covariance one?"""
+        each = self.monitor.covariance == "per_class"
+        free = self.rows - (1 if each else classes)
+        shrinks = self.monitor.estimator != "empirical"
+        needed = 1 if shrinks else self.width
+        if free < needed:
+            raise UndecidedError(
+                f"expected at least {needed + self.rows - free} training rows "
+                f"{'in every class' if each else f'of {classes} classes'} to determine the covariance of "
+                f"{self.width} features at layer {self.name}, got {self.rows}; fit on more rows"
+                + ("" if shrinks else ", or with estimator='ledoit_wolf'")
+            )
 
     def _moving_directions(self, trace: Trace) -> Tensor | None:
         """(width, d): directions in which training features vary within classes.

@@ -95,7 +95,7 @@ def _result(
         layer=distance.name,
         dimensions=distance.dimensions,
         fitted_rows=distance.rows,
-        warnings=distance.warnings + _outlier_warning(integrated, clean),
+        warnings=distance.warnings + _outlier_warning(integrated, clean) + _order_warning(sweep),
         draws=draws,
         sample=_sample(sweep, distance, bounds[0], settings.seed),
     )
@@ -108,6 +108,11 @@ def _check_baseline(baseline: float, distance: FeatureDistance, form: SurprisalF
             f"expected clean inputs with a surprisal above 0 at layer {distance.name}, got {baseline:g} on "
             f"average ({distance.dimensions} dimensions); {remedy}"
         )
+
+
+def _order_warning(sweep: Sweep) -> tuple[str, ...]:
+    hint = sweep.at(0.0).order_hint
+    return (hint,) if hint else ()
 
 
 def _outlier_warning(moved: Array, clean: Array) -> tuple[str, ...]:

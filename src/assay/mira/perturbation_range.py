@@ -1,6 +1,6 @@
 """The range of epsilon: [epsilon_min, 2 epsilon_min] (MIRA, Section 4.2 and Appendix B.6)."""
 
-from assay.errors import InputError
+from assay.errors import InputError, UndecidedError
 from assay.mira.crossing import first_crossing
 from assay.mira.settings import MiraSettings
 from assay.mira.sweep import Sweep
@@ -14,6 +14,11 @@ def found_range(sweep: Sweep, settings: MiraSettings) -> tuple[float, float]:
     It is searched on a sample of the test inputs first, then on all of them, to the tolerance in `settings`.
     """
     clean, limit = sweep.at(0.0).accuracy, sweep.perturbation.limit()
+    if clean <= settings.accuracy_threshold and (hint := sweep.at(0.0).order_hint):
+        raise UndecidedError(
+            f"expected accuracy on clean inputs above the threshold {settings.accuracy_threshold:g}, got "
+            f"{clean:.4g}; {hint}"
+        )
     guess = _guessed_epsilon(sweep, settings, limit) if clean > settings.accuracy_threshold else None
     found = first_crossing(
         lambda epsilon: sweep.at(epsilon).accuracy,

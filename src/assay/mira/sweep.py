@@ -26,10 +26,14 @@ _PILOT = 256  # inputs on which the range is looked for first, at most
 
 @dataclass(frozen=True)
 class Reading:
-    """At one epsilon: squared distances (one row per FeatureDistance, N columns), and what was right."""
+    """At one epsilon: squared distances (one row per FeatureDistance, N columns) and what was right.
+
+    `order_hint` is that of clean inputs (`Trace.order_hint`), and empty for others.
+    """
 
     distances: Tensor
     correct: Tensor
+    order_hint: str = ""
 
     @property
     def accuracy(self) -> float:
@@ -63,7 +67,8 @@ class Sweep:
                     f"expected finite features of perturbed inputs, got NaN or infinity at epsilon "
                     f"{epsilon:.4g}; bound the inputs with low and high, or pass a smaller epsilon_range"
                 )
-            self._readings[epsilon] = Reading(distances, trace.correct)
+            hint = "" if epsilon else trace.order_hint
+            self._readings[epsilon] = Reading(distances, trace.correct, hint)
         return self._readings[epsilon]
 
     def observe(self, epsilon: float, rows: Tensor | None = None) -> Trace:

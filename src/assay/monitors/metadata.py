@@ -72,8 +72,9 @@ class Metadata:
     """A class of monitors with its default arguments.
 
     Costs are Python expressions in N (rows fitted or scored), M (rows kept), C (classes), d (features), v
-    (values of an input), W (weights of the networks it trains), P (multiplications of a pass through these)
-    and the arguments of the constructor. They leave out what wrapped monitors cost.
+    (values of an input), W (weights of the networks it trains), P (multiplications of a pass through these),
+    q (principal directions kept) and the arguments of the constructor. They leave out what wrapped monitors
+    cost.
     """
 
     score: str = ""

@@ -10,9 +10,9 @@ from assay.errors import InputError
 from assay.monitors.energy import Energy
 from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
-from assay.monitors.parts.head import HeadFit
+from assay.monitors.parts.last_layer import LastLayer
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
-from assay.monitors.parts.row_blocks import in_blocks, row_blocks
+from assay.monitors.parts.row_blocks import row_blocks
 from assay.trace import Trace
 
 _ROWS = 1024  # scored at a time: intermediate results stay in cache
@@ -65,24 +65,19 @@ class ReAct(Monitor):
 
     def _fit(self, traces: Iterator[Trace]) -> None:
         kept = Reservoir(self.limit, self.seed)
-        fit = HeadFit(self.layer, self.dimensions_[self.layer], self.classes_)
-        for features, logits in in_blocks(self._sampling(traces, kept)):
-            fit.add(features, logits)
-        head, rows = fit.head(), kept.rows()
+        sampled = self._sampling(traces, kept)
+        last = LastLayer.of(sampled, self.layer, self.dimensions_[self.layer], self.classes_)
+        rows = kept.rows()
         self.ceiling_ = float(np.percentile(rows.numpy(), self.percentile))
-        self.weight_, self.bias_ = head.weight.float().contiguous(), head.bias
-        if head.rank < head.weight.shape[1]:
-            self.remedy_ = (
-                f"the features vary in {head.rank} of {head.weight.shape[1]} directions, so that the last "
-                "layer is known only there; fit on more rows, or ignore this where units are never active"
-            )
+        self.weight_, self.bias_ = last.weight.float().contiguous(), last.bias
+        self.remedy_ = last.undetermined
         self.monitor_ = type(self.monitor).from_state({**self.monitor.state(), "fitted": {}})
         self.monitor_.fit(self._rectified(rows))
 
-    def _sampling(self, traces: Iterator[Trace], kept: Reservoir) -> Iterator[tuple[Tensor, Tensor]]:
+    def _sampling(self, traces: Iterator[Trace], kept: Reservoir) -> Iterator[Trace]:
         for trace in traces:
             kept.add(trace.layer(self.layer))
-            yield trace.layer(self.layer), trace.logits
+            yield trace
 
     def _score(self, trace: Trace) -> Tensor:
         return self.monitor_.score(self._rectified(trace.layer(self.layer)))

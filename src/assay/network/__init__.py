@@ -1,4 +1,4 @@
-"""From a module and data to a Trace. Nothing outside this room holds hooks, devices or `no_grad`."""
+"""From a module and data to a Trace. Hooks, devices and `no_grad` are used nowhere else."""
 
 from assay.network.inputs import all_finite, length, perturbable, replaced, rows, zeros_of
 from assay.network.network import Network

@@ -1,6 +1,7 @@
 """Data of any accepted form, as batches of checked tensors."""
 
 from collections.abc import Callable, Iterator, Mapping, Sized
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from assay.errors import InputError
 from assay.labels import class_numbers
-from assay.network.inputs import all_finite, each, length, rows, shapes
+from assay.network.inputs import all_finite, batches, each, length, shapes
 from assay.trace import Inputs
 
 Encode = Callable[[Any], Inputs]
@@ -19,7 +20,7 @@ Batch = tuple[Inputs, Tensor | None]
 class Batches:
     """Batches of (inputs, labels or None) from a DataLoader, a Dataset, (inputs, labels) or inputs.
 
-    `whole` holds the inputs where they came in one piece, so that nobody needs to copy them.
+    `whole` is the inputs where they came in one piece, so that they need not be copied.
     """
 
     def __init__(self, data: Any, encode: Encode, batch_size: int, allow_nonfinite: bool = False) -> None:
@@ -31,7 +32,7 @@ class Batches:
         self.allow_nonfinite = allow_nonfinite
         self.whole: Inputs | None = None
         if self.loader is None:
-            self.whole, self.labels = _pair(data, encode)
+            self.whole, self.labels = _inputs_and_labels(data, encode)
 
     def __len__(self) -> int:
         if self.whole is not None:
@@ -54,33 +55,32 @@ class Batches:
     def _pieces(self) -> Iterator[Batch]:
         if self.loader is not None:
             for item in self.loader:
-                yield _pair(item, self.encode)
+                yield _inputs_and_labels(item, self.encode)
         elif self.whole is not None:
-            for start in range(0, length(self.whole), self.batch_size):
-                part = slice(start, start + self.batch_size)
-                yield rows(self.whole, part), None if self.labels is None else self.labels[part]
+            labels = repeat(None) if self.labels is None else torch.split(self.labels, self.batch_size)
+            yield from zip(batches(self.whole, self.batch_size), labels, strict=False)
 
 
 def encoded(data: Any) -> Inputs:
-    """Tensors from what can be read as tensors without a copy; anything else is an error."""
+    """The data as tensors, without a copy where possible; an error if they are not numbers."""
     if isinstance(data, Mapping):
         if not data:
             raise InputError("expected a dict of tensors, got an empty one; pass at least one input")
-        tensors = {str(name): _tensor(value) for name, value in data.items()}
+        tensors = {str(name): _as_tensor(value) for name, value in data.items()}
         if len({len(tensor) for tensor in tensors.values()}) > 1:
             raise InputError(f"expected the same number of rows in every tensor, got {shapes(tensors)}")
         return tensors
-    return _tensor(data)
+    return _as_tensor(data)
 
 
 def placed(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> Inputs:
-    """On the module's device; floating-point inputs in the module's precision, integers as they are."""
+    """The inputs on this device; floating-point ones in this precision, integers unchanged."""
     return each(
         inputs, lambda tensor: tensor.to(device, dtype if tensor.is_floating_point() else tensor.dtype)
     )
 
 
-def _tensor(value: Any) -> Tensor:
+def _as_tensor(value: Any) -> Tensor:
     try:
         tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -93,18 +93,18 @@ def _tensor(value: Any) -> Tensor:
     return tensor
 
 
-def _pair(item: Any, encode: Encode) -> Batch:
+def _inputs_and_labels(item: Any, encode: Encode) -> Batch:
     """(inputs, labels) of a pair, a dict with labels, or inputs alone."""
     if isinstance(item, tuple | list) and not (isinstance(item, list) and _is_text(item)):
         if len(item) == 2:
-            return _matching(encode(item[0]), item[1])
+            return _with_labels(encode(item[0]), item[1])
         if len(item) != 1:
             raise InputError(f"expected (inputs, labels) or inputs, got {len(item)} parts; pass one or two")
         item = item[0]
     if isinstance(item, Mapping):
         names = [name for name in ("labels", "label") if name in item]
         inputs = encode({name: value for name, value in item.items() if name not in names})
-        return _matching(inputs, item[names[0]]) if names else (inputs, None)
+        return _with_labels(inputs, item[names[0]]) if names else (inputs, None)
     return encode(item), None
 
 
@@ -112,7 +112,7 @@ def _is_text(item: list[Any]) -> bool:
     return bool(item) and all(isinstance(element, str) for element in item)
 
 
-def _matching(inputs: Inputs, labels: Any) -> Batch:
+def _with_labels(inputs: Inputs, labels: Any) -> Batch:
     values = class_numbers(labels).cpu()
     if len(values) != length(inputs):
         raise InputError(

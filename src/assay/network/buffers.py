@@ -1,4 +1,4 @@
-"""Rows gathered batch by batch without ever being held twice."""
+"""Rows collected batch by batch, with only one copy in memory."""
 
 from typing import Any
 
@@ -8,34 +8,34 @@ from torch import Tensor
 
 
 class RowBuffer:
-    """Grows in place, a few batches or 1/64 ahead: also where the number of rows is not known, peak memory is
-    the rows and little more.
+    """Grows in place, a few batches or 1/64 ahead, so that peak memory is little more than the rows
+    themselves, even if their number is not known beforehand.
 
     `ndarray.resize` reallocates, which for large blocks moves page tables and not bytes (on Linux; elsewhere
-    it may copy, 64 times the rows in the worst case). Concatenating a list at the end would hold everything
-    twice.
+    it may copy, 64 times the rows in the worst case). Concatenating a list at the end would need twice the
+    memory.
     """
 
     def __init__(self) -> None:
-        self._only: Tensor | None = None
+        self._first: Tensor | None = None
         self._rows: np.ndarray[Any, Any] | None = None
         self._used = 0
 
     def add(self, batch: Tensor) -> None:
         batch = batch.detach().cpu()
-        if self._rows is None and self._only is None:
-            self._only = batch.clone()  # it may be a view of the inputs, which are not ours
+        if self._rows is None and self._first is None:
+            self._first = batch.clone()  # it may be a view of the caller's inputs
             return
-        if self._only is not None:
-            first, self._only = self._only, None
+        if self._first is not None:
+            first, self._first = self._first, None
             self._rows = np.empty(first.shape, first.numpy().dtype)
             self._append(first)
         self._append(batch)
 
     def tensor(self) -> Tensor:
-        """The rows gathered; the buffer is spent."""
-        if self._only is not None:
-            return self._only
+        """All rows; the buffer must not be used afterwards."""
+        if self._first is not None:
+            return self._first
         assert self._rows is not None
         self._resize(self._used)
         return torch.from_numpy(self._rows)
@@ -51,5 +51,5 @@ class RowBuffer:
 
     def _resize(self, length: int) -> None:
         assert self._rows is not None
-        # No view of this array leaves the class before `tensor`, so the reference count says nothing.
+        # No view of this array leaves the class before `tensor`, so the reference count does not matter.
         self._rows.resize((length, *self._rows.shape[1:]), refcheck=False)

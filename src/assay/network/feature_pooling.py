@@ -1,4 +1,4 @@
-"""One row of numbers per input, from whatever shape a layer has."""
+"""One row of features per input, whatever the shape of a layer's output."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -24,14 +24,15 @@ _CHANNELS_FIRST = (
 )
 
 
-def checked(pool: Pool | Mapping[str, Pool] | None) -> None:
+def check_pool(pool: Pool | Mapping[str, Pool] | None) -> None:
+    """Refuse anything that is neither a function nor one of the names."""
     for choice in pool.values() if isinstance(pool, Mapping) else [pool]:
         if choice is not None and not callable(choice) and choice not in NAMES:
             raise InputError(f"expected pool to be a function or one of {list(NAMES)}, got {choice!r}")
 
 
 def named_pool(pool: Pool | Mapping[str, Pool] | None) -> Any:
-    """The choice in plain values; a function is known by its module and name."""
+    """The choice as plain values; a function is identified by its module and name."""
     if isinstance(pool, Mapping):
         return {layer: named_pool(choice) for layer, choice in pool.items()}
     if pool is None or isinstance(pool, str):
@@ -40,7 +41,7 @@ def named_pool(pool: Pool | Mapping[str, Pool] | None) -> Any:
 
 
 def pooled(value: Tensor, layer: nn.Module | None, pool: Pool | None, mask: Tensor | None) -> Tensor:
-    """The stated rule where `pool` is None, else what `pool` says.
+    """One row per input, by `pool` or, where it is None, by this rule.
 
     Maps (N, C, H, W) and volumes are averaged over space; so are (N, C, L) outputs of one-dimensional
     convolution, normalisation and pooling layers. Any other (N, T, d) is a sequence: its first token, where

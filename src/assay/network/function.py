@@ -1,4 +1,4 @@
-"""Functions as networks: any `predict_proba`, a black box without layers, weights or gradients."""
+"""Python functions as networks: any `predict_proba`, a black box without layers, weights or gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,13 +18,14 @@ OUTPUTS = ("probabilities", "logits")
 class FunctionNetwork(Network):
     """A classifier that is a Python function, built by `Network.from_function`.
 
-    The function gets a NumPy array (N, ...), or one per name where inputs are a dict, and returns an array or
-    a tensor (N, classes): probabilities, whose logarithms are taken as logits, or logits. A probability of
-    zero counts as the smallest normal number of single precision. Rows that are not finite reach the function
-    as zeros; their logits are NaN. There are no layers, so only monitors that read logits or inputs fit.
+    The function takes a NumPy array (N, ...), or one array per name if inputs are a dict, and returns an
+    array or a tensor (N, classes): logits, or probabilities, whose logarithms become the logits. A
+    probability of zero counts as the smallest normal number of single precision. Rows that are not finite
+    reach the function as zeros; their logits are NaN. There are no layers, so only monitors that read logits
+    or inputs work.
 
-    Nothing tells one function from another, so whatever is kept in a file needs `identity`: the user's word
-    for which model it is.
+    A function has no weights to identify it by, so saving anything fitted on it needs `identity`, a name for
+    the model.
     """
 
     module: "ArrayFunction"
@@ -50,7 +51,7 @@ class FunctionNetwork(Network):
     def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
         raise InputError(
             f"expected a torch module or an ONNX file to export, got {self!r}, a Python function; export the "
-            "model by its own library and guard Network.from_onnx(path)"
+            "model with its own library and guard Network.from_onnx(path)"
         )
 
     def _check_layers(self) -> None:
@@ -67,15 +68,15 @@ class FunctionNetwork(Network):
 
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         finite = _finite_rows(inputs)
-        given = each(inputs, lambda tensor: tensor.cpu().nan_to_num(0.0, 0.0, 0.0))
-        answer = self._checked(self._run(given), len(finite))
-        logits = self._log(answer) if self.outputs == "probabilities" else answer
+        finite_inputs = each(inputs, lambda tensor: tensor.cpu().nan_to_num(0.0, 0.0, 0.0))
+        answer = self._checked_answer(self._run(finite_inputs), len(finite))
+        logits = self._log_probabilities(answer) if self.outputs == "probabilities" else answer
         return logits.float().masked_fill(~finite[:, None], torch.nan), {}
 
     def _settings(self) -> dict[str, Any]:
         return super()._settings() | {"outputs": self.outputs}
 
-    def _checked(self, answer: Any, count: int) -> Tensor:
+    def _checked_answer(self, answer: Any, count: int) -> Tensor:
         try:
             values = torch.as_tensor(answer).detach().cpu()
         except (TypeError, ValueError, RuntimeError) as error:
@@ -90,9 +91,9 @@ class FunctionNetwork(Network):
             )
         return values.double()
 
-    def _log(self, probabilities: Tensor) -> Tensor:
+    def _log_probabilities(self, probabilities: Tensor) -> Tensor:
         off = (probabilities.sum(dim=1) - 1).abs()
-        if not (probabilities >= 0).all() or not (off < 1e-3).all():  # rounding is far below
+        if not (probabilities >= 0).all() or not (off < 1e-3).all():  # far above rounding errors
             raise InputError(
                 f"expected {self!r} to return probabilities that add up to 1, got rows that do not; pass "
                 'outputs="logits" if it returns logits'
@@ -101,7 +102,7 @@ class FunctionNetwork(Network):
 
 
 class ArrayFunction(nn.Module):
-    """Tensors in, the function on arrays; the module inside a `FunctionNetwork`."""
+    """Calls the function on arrays; the module inside a `FunctionNetwork`."""
 
     differentiable = False
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from assay.network.network import Network
 
 OPSET = 17
-"""Of the graphs made here; those of files keep their own."""
+"""Of the graphs made here; a graph read from a file keeps its own."""
 
 NEWEST = 20
 """The newest opset that the tracing exporter writes."""
@@ -31,8 +31,8 @@ Read = Callable[[str, Tensor, Inputs], Tensor]
 class NetworkGraph:
     """A model and which of its tensors are inputs, logits and layers.
 
-    `shown` holds the logits (under "") and the layers as they are for the example; `read` makes one row of
-    features per input of a layer's tensor, in torch.
+    `shown` are the logits (under "") and the layers for the example; `read` turns a layer's tensor into one
+    row of features per input, in torch.
     """
 
     model: Any
@@ -52,7 +52,7 @@ class NetworkGraph:
 def traced_network(
     network: "Network", example: Inputs, layers: Sequence[str], forward: Forward | None = None
 ) -> NetworkGraph:
-    """By running the module once on the example; features are pooled inside the graph."""
+    """The graph of the module, traced on the example; features are pooled inside the graph."""
     names = [""] if isinstance(example, Tensor) else list(example)
     tensors = [example] if isinstance(example, Tensor) else list(example.values())
 
@@ -75,7 +75,7 @@ def traced_network(
     except (torch.onnx.errors.OnnxExporterError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(
             f"expected a module that torch.onnx can trace, got {type(network.module).__name__} "
-            f"({str(error).splitlines()[0]:.200}); export it by other means and guard Network.from_onnx(path)"
+            f"({str(error).splitlines()[0]:.200}); export it another way and guard Network.from_onnx(path)"
         ) from error
     layer_names = dict(zip(layers, outputs[1:], strict=True))
     return NetworkGraph(model, inputs, "logits", layer_names, shown, lambda _, rows, __: rows)
@@ -88,7 +88,7 @@ def traced(
     outputs: Sequence[str],
     opset: int = OPSET,
 ) -> Any:
-    """The module as an ONNX model whose first axes are free."""
+    """The module as an ONNX model that takes any number of rows."""
     import onnx
 
     content = io.BytesIO()
@@ -97,7 +97,7 @@ def traced(
             module,
             tuple(arguments),
             content,  # type: ignore[arg-type]
-            dynamo=False,  # the other exporter takes seconds for each graph, and a package more
+            dynamo=False,  # the other exporter takes seconds per graph and needs another package
             opset_version=opset,
             input_names=list(inputs),
             output_names=list(outputs),
@@ -108,7 +108,7 @@ def traced(
 
 @contextmanager
 def _exporting() -> Iterator[None]:
-    """Without fused attention, which ONNX does not have, and without the tracer's remarks on Python code."""
+    """Without fused attention, which ONNX lacks, and without the tracer's warnings about Python code."""
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -120,5 +120,5 @@ def _exporting() -> Iterator[None]:
 
 
 def under_tracer() -> bool:
-    """Whether operations are being written down as a graph, to be run on other rows."""
+    """Whether operations are being traced into a graph, to be run on other rows."""
     return bool(torch._C._is_tracing())

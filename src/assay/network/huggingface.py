@@ -17,7 +17,6 @@ from assay.network.batches import encoded
 from assay.network.feature_pooling import Pool
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.network import Network
-from assay.network.taps import PENULTIMATE
 from assay.trace import Inputs
 
 _TOKENS, _MASK, _EMBEDDINGS = "input_ids", "attention_mask", "inputs_embeds"
@@ -32,25 +31,24 @@ class HuggingFaceNetwork(Network):
     that rows of different batches fit into one Trace; the model itself sees each batch without the columns
     that are padding in every row.
 
-    What gradients move is `inputs_embeds`, the output of the model's embedding layer. The model runs on the
-    token ids with the output of that layer exchanged: given embeddings alone, decoders cannot tell where a
-    row ends, and take the prediction from its padding.
+    Gradients are taken with respect to `inputs_embeds`, the output of the model's embedding layer. The model
+    runs on the token ids with that output replaced: from embeddings alone, a decoder cannot tell where a row
+    ends and takes its prediction from the padding.
 
-    A sequence layer gives the first token ([CLS]) of an encoder and the last token that is not padding of a
-    decoder; `pool` overrides it. A decoder is a model that transformers lists with causal language models
-    and not with masked ones, or whose config says `is_decoder`.
+    Of a sequence layer, the features are the first token ([CLS]) of an encoder, and the last token of a
+    decoder that is not padding; `pool` overrides this. A decoder is a model that transformers lists with
+    causal language models and not with masked ones, or whose config says `is_decoder`.
     """
 
     def __init__(
         self,
         model: nn.Module,
         tokenizer: Any,
-        layers: str | Sequence[str] = PENULTIMATE,
-        max_length: int = 128,
         *,
-        pool: Pool | Mapping[str, Pool] | None = None,
-        batch_size: int = 32,
+        max_length: int,
+        **options: Any,
     ) -> None:
+        """`options` are those of `Network`: layers, pool and batch_size."""
         expect_installed("transformers")
         config = getattr(model, "config", None)
         if config is None or not hasattr(model, "get_input_embeddings"):
@@ -64,47 +62,47 @@ class HuggingFaceNetwork(Network):
                 "wrap its encoder and head in a module for assay.Network"
             )
         self.decoder = _is_decoder(config)
-        super().__init__(model, layers, pool=pool, batch_size=batch_size)
+        super().__init__(model, **options)
         self.tokenizer = tokenizer
-        self.padding = _padding(model, tokenizer, self.decoder)
-        self.max_length = _longest(config, tokenizer, max_length)
+        self.padding = _padding_token(model, tokenizer, self.decoder)
+        self.max_length = _usable_length(config, tokenizer, max_length)
 
     def encode(self, data: Any) -> Inputs:
-        """Token ids and attention mask of texts; what is tokenised already, as it is."""
+        """Token ids and attention mask of texts; data already tokenised are unchanged."""
         if isinstance(data, Mapping):
             if len(data) == 1 and not {_TOKENS, _EMBEDDINGS} & set(data):
                 return self.encode(next(iter(data.values())))  # rows such as {"text": ...}
-            return self._tokens(encoded(data))
+            return self._with_mask(encoded(data))
         if isinstance(data, str) or not _is_texts(data):
             raise InputError(
                 f"expected a list of texts or a dict with {_TOKENS}, got {type(data).__name__}; "
-                "pass a list of str, also for one text"
+                "pass a list of str, even for a single text"
             )
-        return self._tokenised(list(data))
+        return self._tokenise(list(data))
 
     def embed(self, inputs: Inputs) -> Inputs:
-        """Inputs with the embeddings of their tokens, where they have none yet; no graph to the weights."""
+        """Inputs with the embeddings of their tokens added if missing, detached from the weights."""
         if isinstance(inputs, Tensor) or _EMBEDDINGS in inputs:
             return inputs
         layer = self.module.get_input_embeddings()  # type: ignore[operator]
         return {**inputs, _EMBEDDINGS: layer(inputs[_TOKENS].to(layer.weight.device)).detach()}
 
-    def _tokens(self, inputs: Inputs) -> Inputs:
-        """Tokens or embeddings that were given, with a mask."""
-        given = inputs if isinstance(inputs, Mapping) else {}
-        if not (rows := [given[name] for name in (_TOKENS, _EMBEDDINGS) if name in given]):
+    def _with_mask(self, inputs: Inputs) -> Inputs:
+        """Tokens or embeddings with an attention mask, of ones if there was none."""
+        named = inputs if isinstance(inputs, Mapping) else {}
+        if not (rows := [named[name] for name in (_TOKENS, _EMBEDDINGS) if name in named]):
             raise InputError(
-                f"expected a dict with {_TOKENS} or {_EMBEDDINGS}, got {sorted(given)}; pass a list of texts"
+                f"expected a dict with {_TOKENS} or {_EMBEDDINGS}, got {sorted(named)}; pass a list of texts"
             )
-        mask = given.get(_MASK, torch.ones(rows[0].shape[:2], dtype=torch.int32, device=rows[0].device))
-        if self.decoder and _TOKENS not in given and not mask.all():
+        mask = named.get(_MASK, torch.ones(rows[0].shape[:2], dtype=torch.int32, device=rows[0].device))
+        if self.decoder and _TOKENS not in named and not mask.all():
             raise InputError(
                 f"expected {_TOKENS} beside padded {_EMBEDDINGS}, got none; without them a decoder takes its "
                 "prediction from the padding"
             )
-        return {**given, _MASK: mask}
+        return {**named, _MASK: mask}
 
-    def _tokenised(self, texts: list[str]) -> Inputs:
+    def _tokenise(self, texts: list[str]) -> Inputs:
         columns: dict[str, npt.NDArray[np.int32]] = {}
         mask = np.zeros((len(texts), self.max_length), np.bool_)
         for start in range(0, len(texts), _CHUNK):
@@ -128,9 +126,9 @@ class HuggingFaceNetwork(Network):
         return super()._forward(_trimmed(inputs), layers)
 
     def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
-        """Token ids and mask in, at the one width that `encode` pads to."""
+        """The graph takes token ids and mask, at the width that `encode` pads to."""
         assert isinstance(example, Mapping)
-        # With a mask of ones alone, models leave out the steps that heed it.
+        # If the mask were all ones, models would skip the steps that use it, and so would the graph.
         mask = torch.ones_like(example[_MASK]).index_fill(1, torch.tensor([example[_MASK].shape[1] - 1]), 0)
         return traced_network(self, {**example, _MASK: mask}, layers, forward=super()._forward)
 
@@ -145,19 +143,19 @@ class HuggingFaceNetwork(Network):
             return super()._run(inputs)
         rest = {name: tensor for name, tensor in inputs.items() if name != _EMBEDDINGS}
         layer = self.module.get_input_embeddings()  # type: ignore[operator]
-        with _exchanged(layer, inputs[_EMBEDDINGS]):
+        with _output_replaced(layer, inputs[_EMBEDDINGS]):
             return super()._run(rest)
 
 
 @contextmanager
-def _exchanged(layer: nn.Module, output: Tensor) -> Iterator[None]:
-    """`layer` returns `output` to this thread; first of all hooks, so that the others see it."""
+def _output_replaced(layer: nn.Module, output: Tensor) -> Iterator[None]:
+    """`layer` returns `output` to this thread; the hook runs first, so that all others see it."""
     caller = get_ident()
 
-    def exchange(_: nn.Module, __: Any, own: Tensor) -> Tensor:
+    def replace(_: nn.Module, __: Any, own: Tensor) -> Tensor:
         return output if get_ident() == caller else own
 
-    handle = layer.register_forward_hook(exchange, prepend=True)
+    handle = layer.register_forward_hook(replace, prepend=True)
     try:
         yield
     finally:
@@ -165,7 +163,7 @@ def _exchanged(layer: nn.Module, output: Tensor) -> Iterator[None]:
 
 
 def _trimmed(inputs: Inputs) -> Inputs:
-    """Without the columns that are padding in every row; integers in the width that models expect."""
+    """Without the columns that are padding in every row; integers as int64, which models expect."""
     if isinstance(inputs, Tensor) or _MASK not in inputs:
         return inputs
     used = inputs[_MASK].bool().any(dim=0).nonzero()
@@ -194,8 +192,9 @@ def _is_decoder(config: Any) -> bool:
     return bool(causal or getattr(config, "is_decoder", False))
 
 
-def _padding(model: Any, tokenizer: Any, decoder: bool) -> int:
-    """The padding token; the model's own, by which decoders find the last token of a row."""
+def _padding_token(model: Any, tokenizer: Any, decoder: bool) -> int:
+    """The padding token: the model's own, by which decoders find the last token of a row, else the
+    tokenizer's."""
     own = getattr(model.config, "pad_token_id", None)
     if own is None and decoder:
         raise InputError(
@@ -206,11 +205,11 @@ def _padding(model: Any, tokenizer: Any, decoder: bool) -> int:
     return next((int(token) for token in (own, theirs) if token is not None), 0)
 
 
-def _longest(config: Any, tokenizer: Any, max_length: int) -> int:
+def _usable_length(config: Any, tokenizer: Any, max_length: int) -> int:
     if not callable(tokenizer) or not hasattr(tokenizer, "num_special_tokens_to_add"):
         raise InputError(
             f"expected a tokenizer of the transformers library, got {type(tokenizer).__name__}; "
-            "pass the one that the model was trained with"
+            "pass the one the model was trained with"
         )
     limits = (max_length, getattr(config, "max_position_embeddings", None), tokenizer.model_max_length)
     longest = min(int(limit) for limit in limits if limit is not None)

@@ -22,6 +22,15 @@ def form_of(inputs: Inputs) -> Form:
     return {name: (tuple(tensor.shape[1:]), tensor.dtype) for name, tensor in named.items()}
 
 
+def described(form: Form) -> str:
+    """For messages, such as float32 (rows, 3, 28, 28)."""
+
+    def text(shape: tuple[int, ...], dtype: torch.dtype) -> str:
+        return f"{str(dtype).removeprefix('torch.')} ({', '.join(['rows', *map(str, shape)])})"
+
+    return ", ".join(f"{name}: {text(*one)}" if name else text(*one) for name, one in form.items())
+
+
 def zeros_of(form: Form, count: int) -> Inputs:
     """`count` rows of zeros in that form."""
     tensors = {name: torch.zeros(count, *shape, dtype=dtype) for name, (shape, dtype) in form.items()}

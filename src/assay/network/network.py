@@ -1,4 +1,4 @@
-"""Network: any classifier module, observed."""
+"""Network: observe any classifier module."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from assay.engine import progress
 from assay.errors import AssayError, GradientError, InputError
 from assay.identity import COMPILED, digest, module_identity
+from assay.labels import check_labels
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
-from assay.network.feature_pooling import Pool, checked, named_pool, pooled
+from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.graph import NetworkGraph, traced_network
-from assay.network.inputs import Form, form_of, length, perturbable, replaced, shapes
-from assay.network.taps import PENULTIMATE, evaluating, first_tensor, heard, modules_of, thinned
+from assay.network.inputs import Form, described, form_of, length, perturbable, replaced, shapes
+from assay.network.taps import PENULTIMATE, evaluating, first_tensor, layer_outputs, modules_of, thinned
 from assay.trace import Inputs, Trace
 
 
@@ -29,8 +30,8 @@ class Network:
     layers, or a dict for some. A module may return logits, an object with `.logits`, or a tuple whose first
     tensor is the logits. Always runs in evaluation mode and leaves the module as it was.
 
-    `identity` says which model it is where weights do not: a Guard of a module without any is not saved
-    unless the user names the model, since nothing tells one function from another.
+    `identity` names the model where weights do not identify it: a Guard of a module without weights cannot be
+    saved unless the model has a name.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Network:
             raise InputError(
                 "expected an identity that says which model it is, got an empty one; name model and version"
             )
-        checked(pool)
+        check_pool(pool)
         self.module = module
         self.layers = (layers,) if isinstance(layers, str) else tuple(layers)
         self.pool = pool
@@ -71,10 +72,12 @@ class Network:
         pool: Pool | Mapping[str, Pool] | None = None,
         batch_size: int = 32,
     ) -> "Network":
-        """A transformers sequence classifier: texts in; `HuggingFaceNetwork` states the rules."""
+        """A sequence classifier of the transformers library, which takes texts: see `HuggingFaceNetwork`."""
         from assay.network.huggingface import HuggingFaceNetwork
 
-        return HuggingFaceNetwork(model, tokenizer, layers, max_length, pool=pool, batch_size=batch_size)
+        return HuggingFaceNetwork(
+            model, tokenizer, max_length=max_length, layers=layers, pool=pool, batch_size=batch_size
+        )
 
     @staticmethod
     def from_onnx(
@@ -85,7 +88,7 @@ class Network:
         pool: Pool | Mapping[str, Pool] | None = None,
         batch_size: int = 256,
     ) -> "Network":
-        """An ONNX file as a black box without gradients; `OnnxNetwork` states the rules."""
+        """An ONNX file as a black box without gradients: see `OnnxNetwork`."""
         from assay.network.onnx import OnnxNetwork
 
         return OnnxNetwork(path, layers, logits=logits, pool=pool, batch_size=batch_size)
@@ -98,13 +101,13 @@ class Network:
         outputs: str = "probabilities",
         batch_size: int = 256,
     ) -> "Network":
-        """A function of arrays, such as a forest's `predict_proba`; `FunctionNetwork` states the rules."""
+        """A function of arrays, such as the `predict_proba` of a forest: see `FunctionNetwork`."""
         from assay.network.function import FunctionNetwork
 
         return FunctionNetwork(function, identity, outputs=outputs, batch_size=batch_size)
 
     def watching(self, layers: Sequence[str]) -> "Network":
-        """The same network, which watches these layers as well; itself where it does already."""
+        """The same network that also watches these layers; itself if it already does."""
         missing = [layer for layer in layers if layer not in self.layers]
         return self._with_layers((*self.layers, *missing)) if missing else self
 
@@ -122,8 +125,8 @@ class Network:
     ) -> Trace:
         """What the network does on `data`: a DataLoader, a Dataset, (inputs, labels), or inputs.
 
-        Time is that of the batched forward pass; memory that of the Trace and a batch. Inputs that came in
-        one piece are kept without a copy.
+        It takes the time of the batched forward pass and the memory of the Trace and one batch. Inputs that
+        came in one piece are kept without a copy.
         """
         batches = Batches(data, self.encode, batch_size or self.batch_size, allow_nonfinite)
         kept = batches.whole if keep_inputs and not self.embeds else None
@@ -135,6 +138,7 @@ class Network:
                 self.form = self.form or form_of(raw)
                 parts = {("logits", ""): logits} | {("features", name): row for name, row in features.items()}
                 if labels is not None:
+                    check_labels(labels, logits.shape[1])  # now, not after the last batch
                     parts["labels", ""] = labels
                 if keep_inputs and kept is None:
                     named = {"": inputs} if isinstance(inputs, Tensor) else inputs
@@ -177,11 +181,11 @@ class Network:
         return torch.stack(results)
 
     def encode(self, data: Any) -> Inputs:
-        """Raw data to tensors; adapters override it (text to token ids)."""
+        """Data as tensors; subclasses override it (text to token ids)."""
         return encoded(data)
 
     def embed(self, inputs: Inputs) -> Inputs:
-        """Inputs in the form that can be differentiated; adapters override it (token ids to embeddings)."""
+        """Inputs in a form that can be differentiated; subclasses override it (token ids to embeddings)."""
         return inputs
 
     @property
@@ -190,27 +194,27 @@ class Network:
         return type(self).embed is not Network.embed
 
     def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
-        """The forward pass as an ONNX graph; `example` says shapes and types, its rows are free."""
+        """The forward pass as an ONNX graph for inputs with the shape and type of `example`."""
         return traced_network(self, example, layers)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of weights, buffers, architecture and pooling, by which fitted monitors and histograms know
-        their network; the same on every device, compiled or not, whatever layers are watched."""
+        """A hash of weights, buffers, architecture and pooling, by which fitted monitors and histograms
+        recognise their network. It does not depend on device, compilation or the layers watched."""
         model = self._model_identity()
         if model is None and self.identity is None:
             raise InputError(
-                f"expected a network with weights, by which files and counts know it, got {self!r} without "
-                'any; say which model it is with identity="forest-2026-11", and change that when it changes'
+                f"expected a network with weights, by which files and counts recognise it, got {self!r} "
+                'without any; name it with identity="forest-2026-11", and change the name with the model'
             )
         return digest(model, self.identity, self._settings())
 
     def _model_identity(self) -> str | None:
-        """What tells the model itself from others; None where nothing does."""
+        """A hash that identifies the model; None if it has nothing to hash."""
         return module_identity(self.module)
 
     def _settings(self) -> dict[str, Any]:
-        """What else logits and features depend on."""
+        """Settings that logits and features also depend on."""
         return {"pool": named_pool(self.pool)}
 
     def _with_layers(self, layers: tuple[str, ...]) -> "Network":
@@ -224,14 +228,14 @@ class Network:
 
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits and pooled features of one batch, on the module's device."""
-        parts = modules_of(self.module)  # anew for every batch: a module may change in between
+        parts = modules_of(self.module)  # for every batch: the module may change in between
         weight = _first_weight(parts)
         inputs = placed(inputs, weight.device, weight.dtype)
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
         row = partial(self._row, mask)
-        with evaluating(parts), heard(self._plain_module, layers, parts, row) as features:
+        with evaluating(parts), layer_outputs(self._plain_module, layers, parts, row) as features:
             logits = _logits(self._run(inputs), length(inputs))
-        self._check_heard(features, layers)
+        self._check_layers_ran(features, layers)
         return logits, {name: features[name] for name in layers}
 
     def _run(self, inputs: Inputs) -> Any:
@@ -250,14 +254,26 @@ class Network:
                     f"expected floating-point inputs as in training (images usually in [0, 1]), "
                     f"got {shapes(inputs)}; convert, for example inputs.float() / 255"
                 ) from error
+            if self._ran_before(inputs):  # so the fault is not in the inputs
+                error.add_note(f"assay: in the forward pass of {type(self.module).__name__}")
+                raise
+            like = f" such as {described(self.form)}" if self.form else ""
             reason = " ".join(str(error).split())
             raise InputError(
-                f"expected inputs that {type(self.module).__name__} takes, got {shapes(inputs)}, on which "
-                f"its forward pass fails ({reason}); pass inputs of the shape it was trained on"
+                f"expected inputs that {type(self.module).__name__} takes{like}, got "
+                f"{described(form_of(inputs))}, on which its forward pass fails ({reason}); pass inputs of "
+                "the shape it was trained on"
             ) from error
 
+    def _ran_before(self, inputs: Inputs) -> bool:
+        """Whether inputs of this shape have gone through the module already."""
+        given = form_of(inputs)
+        return bool(self.form) and all(
+            name in given and shape == given[name][0] for name, (shape, _) in self.form.items()
+        )
+
     def _row(self, mask: Tensor | None, name: str, output: Tensor) -> Tensor:
-        """One row of features per input from what a layer put out."""
+        """One row of features per input from a layer's output."""
         layer = None if name == PENULTIMATE else self._plain_module.get_submodule(name)
         return pooled(output, layer, self._pool_of(name), mask).float()
 
@@ -266,7 +282,7 @@ class Network:
 
     @property
     def _plain_module(self) -> nn.Module:
-        """The module under the names its author gave: `torch.compile` puts one of its own before them."""
+        """The module with its author's layer names: `torch.compile` adds a prefix to them."""
         plain: nn.Module = getattr(self.module, COMPILED, self.module)
         return plain
 
@@ -278,7 +294,7 @@ class Network:
                 f"choose from {[PENULTIMATE, *known]}"
             )
 
-    def _check_heard(self, features: Mapping[str, Tensor], layers: Sequence[str]) -> None:
+    def _check_layers_ran(self, features: Mapping[str, Tensor], layers: Sequence[str]) -> None:
         for name in layers:
             if name not in features:
                 known = [part for part, _ in self._plain_module.named_modules() if part]
@@ -290,7 +306,8 @@ class Network:
 
 
 def _first_weight(parts: Iterable[nn.Module]) -> Tensor:
-    """By its device and precision inputs are placed; the module's own iterator is slow where it matters."""
+    """Inputs are moved to its device and precision. `Module.parameters()` would be too slow for single
+    inputs."""
     for part in parts:
         for weight in part._parameters.values():
             if weight is not None and weight.is_floating_point():
@@ -299,7 +316,7 @@ def _first_weight(parts: Iterable[nn.Module]) -> Tensor:
 
 
 def _logits(output: Any, count: int) -> Tensor:
-    """The class scores in whatever the module returned."""
+    """The class scores in what the module returned."""
     if isinstance(output, Mapping) and "logits" in output:
         output = output["logits"]
     logits = first_tensor(getattr(output, "logits", output), "the module")

@@ -1,4 +1,4 @@
-"""ONNX files: a black box with logits and features, without gradients."""
+"""ONNX files: black boxes with logits and features, without gradients."""
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -37,12 +37,12 @@ Feeds = dict[str, npt.NDArray[np.generic]]
 class OnnxNetwork(Network):
     """A classifier in an ONNX file, run by onnxruntime on the CPU; built by `Network.from_onnx`.
 
-    `logits` names the output with the class scores; without it, the output called "logits", else the first,
-    and where that comes from a Softmax, the Softmax's input. `layers` are "penultimate" (the input of the
+    `logits` names the output with the class scores; without it, the output called "logits", else the first;
+    if that comes from a Softmax, the input of the Softmax. `layers` are "penultimate" (the input of the
     last Gemm or MatMul with weights that the logits need), or names of outputs, inner tensors or nodes.
-    Features become one row per input as in `Network`; the graph does not say what a tensor of three axes
-    is, so it is taken as a sequence unless `pool` says otherwise. A graph of fixed batch size is run in
-    pieces of that size. Whatever needs gradients raises `GradientError`.
+    Features become one row per input as in `Network`. The graph does not say what a tensor of three axes
+    means, so it is treated as a sequence unless `pool` says otherwise. A graph of fixed batch size is run in
+    pieces of that size. Methods that need gradients raise `GradientError`.
     """
 
     module: "OnnxSession"
@@ -58,17 +58,17 @@ class OnnxNetwork(Network):
     ) -> None:
         self.file = OnnxGraph(path)
         self.logits = self.file.logits(logits)
-        asked = (layers,) if isinstance(layers, str) else tuple(layers)
+        layer_names = (layers,) if isinstance(layers, str) else tuple(layers)
         self.tensors = {
             name: self.file.penultimate(self.logits) if name == PENULTIMATE else self.file.tensor(name)
-            for name in asked
+            for name in layer_names
         }
         session = OnnxSession(self.file, [self.logits, *self.tensors.values()])
         super().__init__(session, (), pool=pool, batch_size=batch_size)
-        self.layers = asked
+        self.layers = layer_names
 
     def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
-        """The file's graph, whose layers are pooled where the guard reads them."""
+        """The graph in the file; its layers are pooled when the guard reads them."""
         outputs = self._run(example)
         shown = {"": outputs[self.logits]} | {name: outputs[self.tensors[name]] for name in layers}
         tensors = {name: self.tensors[name] for name in layers}
@@ -103,7 +103,7 @@ class OnnxNetwork(Network):
         return logits.float(), features
 
     def _read(self, name: str, output: Tensor, inputs: Inputs) -> Tensor:
-        """One row of features per input from what a layer put out."""
+        """One row of features per input from a layer's output."""
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
         return pooled(output, None, self._pool_of(name), mask).float()
 
@@ -117,7 +117,7 @@ class OnnxSession(nn.Module):
         super().__init__()
         self.path = graph.path
         self.names = list(dict.fromkeys(names))
-        self.session, self.errors = _session(graph, self.names)
+        self.session, self.errors = _open_session(graph, self.names)
         self.takes = {entry.name: entry for entry in self.session.get_inputs()}
         if unknown := {entry.type for entry in self.takes.values()} - set(_TYPES):
             raise InputError(
@@ -126,12 +126,12 @@ class OnnxSession(nn.Module):
             )
 
     def forward(self, *tensors: Tensor, **named: Tensor) -> dict[str, Tensor]:
-        """The tensors the session was opened for, by name."""
+        """The output tensors, by name."""
         feeds = self._feeds(dict(zip(self.takes, tensors, strict=False)) | named)
         rows = len(next(iter(feeds.values())))
         sizes = [entry.shape[0] for entry in self.takes.values() if entry.shape]
         fixed = max(1, next((size for size in sizes if isinstance(size, int)), rows))
-        pieces = [self._run(_piece(feeds, start, fixed)) for start in range(0, max(1, rows), fixed)]
+        pieces = [self._run(_padded_batch(feeds, start, fixed)) for start in range(0, max(1, rows), fixed)]
         joined = [
             np.concatenate(parts) if len(parts) > 1 else parts[0] for parts in zip(*pieces, strict=True)
         ]
@@ -144,7 +144,7 @@ class OnnxSession(nn.Module):
             outputs = self.session.run(self.names, feeds)
         except self.errors as error:
             raise InputError(
-                f"{self.path}: expected inputs {self._wanted()}, got "
+                f"{self.path}: expected inputs {self._expected_shapes()}, got "
                 f"{ {name: values.shape for name, values in feeds.items()} } ({error}); "
                 "pass inputs as in training"
             ) from error
@@ -167,12 +167,12 @@ class OnnxSession(nn.Module):
             feeds[name] = tensor.detach().cpu().numpy().astype(dtype, copy=False)
         return feeds
 
-    def _wanted(self) -> dict[str, Any]:
+    def _expected_shapes(self) -> dict[str, Any]:
         return {name: tuple(entry.shape) for name, entry in self.takes.items()}
 
 
-def _piece(feeds: Feeds, start: int, size: int) -> Feeds:
-    """`size` rows from `start` on; the last row is repeated where there are fewer left."""
+def _padded_batch(feeds: Feeds, start: int, size: int) -> Feeds:
+    """`size` rows from `start` on; if fewer are left, the last row is repeated."""
     pieces = {name: values[start : start + size] for name, values in feeds.items()}
     return {
         name: values
@@ -182,8 +182,8 @@ def _piece(feeds: Feeds, start: int, size: int) -> Feeds:
     }
 
 
-def _session(graph: OnnxGraph, names: Sequence[str]) -> tuple[Any, tuple[type[Exception], ...]]:
-    """An open session, and the errors that it may raise: they have no parent in common but Exception."""
+def _open_session(graph: OnnxGraph, names: Sequence[str]) -> tuple[Any, tuple[type[Exception], ...]]:
+    """An open session, and the errors it may raise: their only common parent is Exception."""
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
@@ -197,8 +197,8 @@ def _session(graph: OnnxGraph, names: Sequence[str]) -> tuple[Any, tuple[type[Ex
         state.RuntimeException,
     )
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # what goes wrong is raised; onnxruntime need not print it as well
-    # The graph is opened from memory; this is where it finds weights kept in files of their own.
+    options.log_severity_level = 4  # errors are raised, so onnxruntime need not print them as well
+    # The graph is opened from memory; this tells where weights stored in separate files are.
     options.add_session_config_entry(
         "session.model_external_initializers_file_folder_path", str(graph.path.parent.resolve())
     )

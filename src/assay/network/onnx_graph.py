@@ -1,4 +1,4 @@
-"""The graph in an ONNX file: its tensors by name, and how to make inner ones readable."""
+"""The graph in an ONNX file: its tensors by name, with inner tensors exposed as outputs."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -15,11 +15,11 @@ _LINEAR = ("Gemm", "MatMul")
 
 
 class OnnxGraph:
-    """What `onnx` says about a file; weights kept in files of their own are not loaded for it."""
+    """The graph as `onnx` describes it; weights in separate files are not loaded."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
-        self.model = _loaded(self.path)
+        self.model = _load_model(self.path)
         self.nodes = list(self.model.graph.node)  # in the order in which they run
         self.outputs = [output.name for output in self.model.graph.output]
         self.producers = {name: place for place, node in enumerate(self.nodes) for name in node.output}
@@ -32,8 +32,8 @@ class OnnxGraph:
     def logits(self, asked: str | None) -> str:
         """The tensor of class scores: the output asked for, else "logits", else the first output.
 
-        Where nothing was asked for and that output comes from a Softmax, the Softmax's input: logits and
-        not probabilities are what monitors expect.
+        If no output was asked for and this one comes from a Softmax, the input of the Softmax: monitors
+        expect logits, not probabilities.
         """
         if asked is not None:
             return self.tensor(asked)
@@ -42,7 +42,7 @@ class OnnxGraph:
         return str(producer.input[0]) if producer is not None and producer.op_type == "Softmax" else name
 
     def tensor(self, layer: str) -> str:
-        """The tensor of a name: an output, an inner tensor, or the first output of a node."""
+        """The tensor with this name: an output, an inner tensor, or the first output of a node."""
         name = layer if layer in self.outputs or layer in self.producers else self.named.get(layer)
         if name is None:
             raise InputError(
@@ -78,15 +78,15 @@ class OnnxGraph:
         return content
 
     def whole(self) -> Any:
-        """The model with all its weights, also those kept in files of their own."""
+        """The model with all its weights, including those in separate files."""
         import onnx
 
-        self._weight_files  # noqa: B018  # missing ones are said
+        self._weight_files  # noqa: B018  # raises if one is missing
         return onnx.load(str(self.path))
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the graph and of the files that hold its weights."""
+        """A hash of the graph and of the files with its weights."""
         return digest(self.model.SerializeToString(deterministic=True), *map(file_hash, self._weight_files))
 
     @property
@@ -108,7 +108,7 @@ class OnnxGraph:
 
     @cached_property
     def _constants(self) -> set[str]:
-        """Weights, and what is made of weights alone (a transposed or dequantised weight)."""
+        """Weights, and tensors computed from weights alone (a transposed or dequantised weight)."""
         constants = {tensor.name for tensor in self.model.graph.initializer} | {""}
         for node in self.nodes:
             if all(name in constants for name in node.input):
@@ -130,8 +130,8 @@ class OnnxGraph:
         return found
 
 
-def _loaded(path: Path) -> Any:
-    expect_installed("onnx", "onnxruntime")  # whoever reads a graph runs it
+def _load_model(path: Path) -> Any:
+    expect_installed("onnx", "onnxruntime")  # a graph that is read is also run
     import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 

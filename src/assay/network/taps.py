@@ -1,9 +1,10 @@
-"""What the layers of a module said during one forward pass."""
+"""Hooks on the layers of a module during one forward pass: their outputs, evaluation mode, dropout."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from threading import Lock, get_ident
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -14,13 +15,16 @@ from assay.errors import InputError
 
 PENULTIMATE = "penultimate"
 
+NO_KEYWORDS: Mapping[str, Any] = MappingProxyType({})
+"""For a hook that another thread calls while torch adds or removes it, and does not yet know of keywords."""
+
 _switching = Lock()
 _evaluating: dict[nn.Module, int] = {}
 """Parts that belong in training mode, and how many threads need them in evaluation mode now."""
 
 
 @contextmanager
-def heard(
+def layer_outputs(
     module: nn.Module,
     layers: Sequence[str],
     parts: Sequence[nn.Module],
@@ -30,8 +34,8 @@ def heard(
 
     Outputs are read as soon as the layer has run: an activation that works in place may change them next.
     "penultimate" is the input of the last Linear that runs: every Linear reports, the last one stays. A
-    layer that runs several times keeps its last output. Hooks are gone afterwards, also after an error; a
-    pass that another thread makes meanwhile is not heard.
+    layer that runs several times keeps its last output. Hooks are removed afterwards, even after an error; a
+    forward pass of another thread is ignored.
     """
     outputs: dict[str, Tensor] = {}
     listener = get_ident()
@@ -40,12 +44,12 @@ def heard(
         def hook(_: nn.Module, __: Any, output: Any) -> None:
             if get_ident() == listener:
                 tensor = first_tensor(output, name)
-                made = row(name, tensor)
-                outputs[name] = made.clone() if made.data_ptr() == tensor.data_ptr() else made
+                features = row(name, tensor)
+                outputs[name] = features.clone() if features.data_ptr() == tensor.data_ptr() else features
 
         return hook
 
-    def before(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def before(_: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, Any] = NO_KEYWORDS) -> None:
         if get_ident() == listener:
             outputs[PENULTIMATE] = first_tensor((*arguments, *named.values()), "the caller of a Linear")
 
@@ -54,17 +58,17 @@ def heard(
             if name == PENULTIMATE:
                 for part in parts:
                     if isinstance(part, nn.Linear):
-                        _keep(stack, part.register_forward_pre_hook(before, with_kwargs=True))
+                        _remove_at_exit(stack, part.register_forward_pre_hook(before, with_kwargs=True))
             else:
-                _keep(stack, module.get_submodule(name).register_forward_hook(after(name)))
+                _remove_at_exit(stack, module.get_submodule(name).register_forward_hook(after(name)))
         yield outputs
         if PENULTIMATE in outputs:
             outputs[PENULTIMATE] = row(PENULTIMATE, outputs[PENULTIMATE])
 
 
 def modules_of(module: nn.Module) -> list[nn.Module]:
-    """The module and all within it, each once: `Module.modules()` without its generators, in a third of the
-    time, which shows in a guarded call on a single input."""
+    """The module and all its submodules, each once: `Module.modules()` in a third of the time, which matters
+    in a guarded call on a single input."""
     parts = {module: None}
     queue = [module]
     for part in queue:
@@ -79,8 +83,8 @@ def modules_of(module: nn.Module) -> list[nn.Module]:
 def evaluating(parts: Sequence[nn.Module]) -> Iterator[None]:
     """Every part of a module in evaluation mode; each one's own mode is restored afterwards.
 
-    Any number of threads may be inside at once: a part that was in training mode goes back to it when the
-    last of them leaves, so that none ever runs with the dropout of another's end.
+    Any number of threads may be inside at once: a part goes back to training mode only when the last of them
+    leaves, so that no thread runs with dropout because another one finished.
     """
     with _switching:
         switched = [part for part in parts if part.training or part in _evaluating]
@@ -102,10 +106,10 @@ def evaluating(parts: Sequence[nn.Module]) -> Iterator[None]:
 def thinned(module: nn.Module, seed: int) -> Iterator[None]:
     """Every dropout layer drops units at its own rate, the same ones for every row of the batch.
 
-    One mask per forward pass makes the pass one thinned network: an input's result does not depend on
-    the batch it came in, and the global random state is not touched. Each run of a layer draws from a
-    generator of its own, so that a longer padding in one batch changes no mask of the tokens before it.
-    Passes of other threads are left whole.
+    With one mask per forward pass, all rows go through the same thinned network: the result for an input does
+    not depend on its batch, and the global random state is not touched. Each run of a layer draws from its
+    own generator, so that longer padding in one batch does not change the masks of the tokens before it.
+    Forward passes of other threads are not affected.
     """
     runs, thinner = count(), get_ident()
 
@@ -123,7 +127,7 @@ def thinned(module: nn.Module, seed: int) -> Iterator[None]:
     with ExitStack() as stack:
         for layer in layers:
             if layer.p < 1:
-                _keep(stack, layer.register_forward_hook(drop))
+                _remove_at_exit(stack, layer.register_forward_hook(drop))
         yield
 
 
@@ -146,5 +150,5 @@ def first_tensor(output: Any, where: str) -> Tensor:
     )
 
 
-def _keep(stack: ExitStack, handle: RemovableHandle) -> None:
+def _remove_at_exit(stack: ExitStack, handle: RemovableHandle) -> None:
     stack.callback(handle.remove)

@@ -1,19 +1,34 @@
-"""OmniInput: precision and recall of a model over its whole input space (one folder per step)."""
+"""OmniInput: how right a model is over its whole input space.
 
-from assay.omniinput.annotation.agreement import AnnotatorAgreement, annotator_agreement
-from assay.omniinput.annotation.choice import choose_items
-from assay.omniinput.annotation.formats import read_annotations, write_annotations
-from assay.omniinput.annotation.items import AnnotationItems
-from assay.omniinput.precision.comparison import PrecisionRecallComparison, compare_precision_recall
-from assay.omniinput.precision.convergence import PrecisionConvergence, precision_convergence
-from assay.omniinput.precision.curve import PrecisionRecall
-from assay.omniinput.precision.precision_recall import precision_recall
-from assay.omniinput.sampling.distribution import OutputDistribution, Samples
-from assay.omniinput.sampling.language_model import CausalLM
-from assay.omniinput.sampling.normalisation import cross_model_normalised
-from assay.omniinput.sampling.problem import SamplingError
-from assay.omniinput.sampling.run import sample_outputs
-from assay.omniinput.sampling.space import InputSpace
+Three steps, one folder each: `sampling` estimates how many inputs the model maps to each output, `annotation`
+has some of these inputs judged, and `precision` turns the judgements into precision and recall.
+"""
+
+from assay.omniinput.annotation import (
+    AnnotationItems,
+    AnnotatorAgreement,
+    annotator_agreement,
+    choose_items,
+    read_annotations,
+    write_annotations,
+)
+from assay.omniinput.precision import (
+    PrecisionConvergence,
+    PrecisionRecall,
+    PrecisionRecallComparison,
+    compare_precision_recall,
+    precision_convergence,
+    precision_recall,
+)
+from assay.omniinput.sampling import (
+    CausalLM,
+    InputSpace,
+    OutputDistribution,
+    Samples,
+    SamplingError,
+    cross_model_normalised,
+    sample_outputs,
+)
 
 __all__ = [
     "AnnotationItems",

@@ -1,7 +1,7 @@
-"""A guard at work: what it has seen is counted, watched and kept."""
+"""A guard in operation: what it sees is counted, watched and kept."""
 
-from assay.operation.counted import WatchRecord
 from assay.operation.drift import DriftState, DriftWatch
-from assay.operation.watch import Answer, Watch, WatchState
+from assay.operation.watch import Watch, WatchState
+from assay.operation.watch_record import WatchRecord
 
-__all__ = ["Answer", "DriftState", "DriftWatch", "Watch", "WatchRecord", "WatchState"]
+__all__ = ["DriftState", "DriftWatch", "Watch", "WatchRecord", "WatchState"]

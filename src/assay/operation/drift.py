@@ -1,22 +1,20 @@
 """DriftWatch: has the stream changed? The guard's alarms and the volatility watch's evidence, in one test.
 
-A gambler bets, at odds that are fair or worse on a clean stream, that alarms have become more (or less)
-frequent; the machinery is that of `volatility.evidence`. The odds come from confidence limits of the clean
+The test bets, at odds that are fair or worse on a clean stream, that alarms have become more (or less)
+frequent, as `volatility.evidence` does. The odds come from confidence limits of the clean
 alarm rate p: a bet of share s on "more" pays (1 - s) + s X / p_upper for a block whose share of alarms is X,
 which is at most 1 on average as long as the mean of X is at most p_upper. Blocks need not be single rows: X
-is any number in [0, 1], so neighbours within a block may be as alike as they want. The limits are Chernoff's,
+is any number in [0, 1], so rows within a block may be correlated in any way. The limits are Chernoff's,
 n kl(mean, p) = log(1 / doubt), which hold for the mean of any independent numbers in [0, 1] (Hoeffding 1963).
 
 The evidence is the mean of this capital and that of the volatility watch. A false alarm can come from limits
 that miss the clean rate (a quarter of `false_alarm_rate`), from the volatility watch's own clean sample (half
 of its rate), or from luck in betting, which Ville's inequality bounds by 1 / threshold: the threshold takes
-what is left. Capitals are compared as they were last settled, which that inequality does not cover to the
-letter; the rate is checked by simulation in the tests.
+the rest. Capitals are compared as they were last settled, which that inequality does not strictly cover;
+the rate is checked by simulation in the tests.
 """
 
 import math
-from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -25,13 +23,13 @@ import pandas as pd
 from scipy.optimize import brentq
 from torch import Tensor
 
-from assay.errors import InputError, NotFittedError
-from assay.identity import digest
+from assay.errors import InputError
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility.certainty import Doubles
-from assay.volatility.evidence import ROUND, SHARES, Staked
-from assay.volatility.watch import REMEMBERED, VolatilityWatch
+from assay.volatility.evidence import ROUND, SHARES, Stakes
+from assay.volatility.stream_watch import SequentialWatch
+from assay.volatility.watch import VolatilityWatch
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +48,7 @@ class DriftState:
     """Share of alarms in the last full round of blocks; NaN before there was one."""
     reference_alarm_rate: float
     evidence: float
-    """Capital of the test; valid however often one looks."""
+    """Capital of the test; valid however often you look."""
     alarm: bool
     """Whether the evidence has ever been decisive."""
 
@@ -68,24 +66,21 @@ class DriftState:
 
 
 @storable("DriftWatch")
-class DriftWatch:
+class DriftWatch(SequentialWatch[DriftState]):
     """A sequential test of "the stream is like the clean data" on a guard's alarms and volatility.
 
-    `false_alarm_rate` is the chance that it ever sounds on a clean stream, however long it is and however
-    often one looks, if blocks of `block` neighbouring rows are independent of one another. How a stream is
-    cut into updates makes no difference to the bets on alarms. An update costs a few microseconds and a pass
-    over its rows; memory is that of 1,000 rounds of history.
+    `false_alarm_rate` is the chance that the alarm ever sounds on a clean stream, however long it is and
+    however often you look, if blocks of `block` consecutive rows are independent of one another. How a stream
+    is cut into updates makes no difference to the bets on alarms. An update costs a few microseconds and a
+    pass over its rows; memory is that of 1,000 rounds of history.
     """
 
     title: ClassVar[str] = "Drift in the stream"
+    kept_as = "DriftWatch"
+    columns = ("row", "alarm_rate", "log_evidence")
 
     def __init__(self, *, false_alarm_rate: float = 0.01, block: int = 1) -> None:
-        if not 0 < false_alarm_rate < 1:
-            raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
-        if block < 1:
-            raise InputError(f"expected a block of at least 1 row, got {block}")
-        self.false_alarm_rate = false_alarm_rate
-        self.block = block
+        super().__init__(false_alarm_rate=false_alarm_rate, block=block)
         self.reference_rate_ = math.nan
         self.limits_ = np.full(2, math.nan)
         self.reset()
@@ -93,9 +88,9 @@ class DriftWatch:
     def calibrate(self, alarm: Any) -> Self:
         """Learn the clean alarm rate from a guard's alarms on clean rows, in the order of the stream.
 
-        The rows must be fresh: those the guard's threshold came from have their rate by construction.
+        Pass fresh rows: on those it was calibrated on, the guard has its false-alarm rate by construction.
         """
-        shares = _block_means(_flags(alarm), self.block)
+        shares = _block_means(_alarm_flags(alarm), self.block)
         if len(shares) < FEWEST_BLOCKS:
             raise InputError(
                 f"expected alarms of at least {FEWEST_BLOCKS} clean blocks of {self.block} rows, got "
@@ -106,25 +101,18 @@ class DriftWatch:
         self.reference_rate_, self.limits_ = rate, np.array(limits)
         return self.reset()
 
-    def reset(self) -> Self:
-        """Forget the stream, keep the reference: for a new stream, or after an alarm was dealt with."""
-        self.staked_ = Staked.on(2 * len(SHARES))
-        self.rows_ = 0
+    def _forget(self) -> None:
+        self.stakes_ = Stakes.on(2 * len(SHARES))
         self.waiting_ = np.zeros(0)
         self.round_ = np.zeros(0)
         self.log_evidence_ = 0.0
         self.sounded_ = False
-        self.history_: deque[tuple[float, ...]] = deque(maxlen=REMEMBERED)
-        return self
 
     def update(self, alarm: Any, volatility: VolatilityWatch | None = None) -> DriftState:
-        """Take the guard's alarms of new rows, in order; `volatility` has been updated with the same rows."""
-        if math.isnan(self.reference_rate_):
-            raise NotFittedError(
-                "expected a calibrated DriftWatch, got one that was not; call calibrate(clean_alarms) first"
-            )
+        """Add the guard's alarms on new rows, in order; `volatility` has been updated with the same rows."""
+        self._expect_calibrated()
         threshold = self._log_threshold(volatility)
-        flags = _flags(alarm)
+        flags = _alarm_flags(alarm)
         self.rows_ += len(flags)
         flags = np.concatenate([self.waiting_, flags])
         whole = len(flags) - len(flags) % self.block
@@ -132,7 +120,7 @@ class DriftWatch:
         blocks = np.concatenate([self.round_, _block_means(flags[:whole], self.block)])
         while len(blocks) >= ROUND:
             played, blocks = blocks[:ROUND], blocks[ROUND:]
-            self.staked_.play(self._returns(played))
+            self.stakes_.play(self._returns(played))
             self._weigh(volatility, threshold)
             at = self.rows_ - len(self.waiting_) - len(blocks) * self.block
             self.history_.append((at, float(played.mean()), self.log_evidence_))
@@ -141,6 +129,7 @@ class DriftWatch:
         return self.state_now()
 
     def state_now(self) -> DriftState:
+        self._expect_calibrated()
         return DriftState(
             rows=self.rows_,
             alarm_rate=self.history_[-1][1] if self.history_ else math.nan,
@@ -149,54 +138,20 @@ class DriftWatch:
             alarm=self.sounded_,
         )
 
-    @tabled
-    def to_frame(self) -> pd.DataFrame:
-        """A row per round of blocks: the row it ends with, its alarm rate, log evidence; the last 1,000."""
-        columns = ["row", "alarm_rate", "log_evidence"]
-        frame = pd.DataFrame(list(self.history_), columns=columns, dtype=float)
-        return frame.assign(row=frame["row"].astype(int))
-
     def summary(self) -> str:
-        return (
-            f"{self.rows_} predictions watched. {self.state_now().summary()} On a clean stream whose blocks "
-            f"of {self.block} rows are independent the alarm sounds with a chance of at most "
-            f"{self.false_alarm_rate:.1%}, ever."
-        )
+        return f"{self.rows_} predictions watched. {self.state_now().summary()} {self._promise()}"
 
     def plot(self) -> "Figure":
         from assay.operation.figures import drift_figure
 
         return drift_figure(self.to_frame(), self.reference_rate_, self.false_alarm_rate)
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of settings and clean reference; what the stream did does not change it."""
-        return digest(self.false_alarm_rate, self.block, self.reference_rate_, self.limits_)
+    def _reference_facts(self) -> tuple[Any, ...]:
+        return self.reference_rate_, self.limits_
 
-    def state(self) -> dict[str, Any]:
-        return {
-            "false_alarm_rate": self.false_alarm_rate,
-            "block": self.block,
-            "reference_rate": self.reference_rate_,
-            "limits": self.limits_,
-            "staked": self.staked_,
-            "rows": self.rows_,
-            "waiting": self.waiting_,
-            "round": self.round_,
-            "log_evidence": self.log_evidence_,
-            "sounded": self.sounded_,
-            "history": np.array(self.history_).reshape(-1, 3),
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        watch = cls(false_alarm_rate=state["false_alarm_rate"], block=state["block"])
-        watch.reference_rate_, watch.limits_ = state["reference_rate"], state["limits"]
-        watch.staked_, watch.rows_ = state["staked"], state["rows"]
-        watch.waiting_, watch.round_ = state["waiting"], state["round"]
-        watch.log_evidence_, watch.sounded_ = state["log_evidence"], state["sounded"]
-        watch.history_.extend(map(tuple, state["history"].tolist()))
-        return watch
+    def _expect_calibrated(self) -> None:
+        if math.isnan(self.reference_rate_):
+            raise self._not_calibrated("clean_alarms")
 
     def _returns(self, shares: Doubles) -> Doubles:
         """log of what each bet pays over some blocks: on more alarms, then on fewer."""
@@ -205,7 +160,7 @@ class DriftWatch:
         return np.concatenate([np.log1p(bets * (side - 1)).sum(axis=1) for side in sides])
 
     def _weigh(self, volatility: VolatilityWatch | None, threshold: float) -> None:
-        capital = self.staked_.log_capital
+        capital = self.stakes_.log_capital
         if volatility is not None and volatility.evidence_ is not None:
             capital = float(np.logaddexp(capital, volatility.evidence_.log_evidence) - np.log(2))
         self.log_evidence_ = capital
@@ -213,13 +168,13 @@ class DriftWatch:
 
     def _log_threshold(self, volatility: VolatilityWatch | None) -> float:
         spent = 0.0 if volatility is None else volatility.false_alarm_rate / 2
-        left = 0.75 * self.false_alarm_rate - spent
-        if left <= 0:
+        remaining = 0.75 * self.false_alarm_rate - spent
+        if remaining <= 0:
             raise InputError(
                 f"expected a volatility watch of a false_alarm_rate below {1.5 * self.false_alarm_rate:g}, "
-                f"got {2 * spent:g}; the test cannot promise more than what it is made of"
+                f"got {2 * spent:g}; a test cannot promise more than its parts do"
             )
-        return -math.log(left)
+        return -math.log(remaining)
 
 
 def upper_limit(mean: float, count: int, doubt: float) -> float:
@@ -239,12 +194,12 @@ def upper_limit(mean: float, count: int, doubt: float) -> float:
 
 
 def _kl(mean: float, p: float) -> float:
-    """Of two coins, in nats."""
+    """The divergence of two coins, in nats."""
     first = mean * math.log(mean / p) if mean > 0 else 0.0
     return first + (1 - mean) * math.log((1 - mean) / (1 - p))
 
 
-def _flags(alarm: Any) -> Doubles:
+def _alarm_flags(alarm: Any) -> Doubles:
     values = alarm.numpy() if isinstance(alarm, Tensor) else np.asarray(alarm)
     if values.ndim != 1 or values.dtype.kind != "b":
         raise InputError(
@@ -255,5 +210,5 @@ def _flags(alarm: Any) -> Doubles:
 
 
 def _block_means(flags: Doubles, block: int) -> Doubles:
-    """Of whole blocks."""
+    """The share of alarms in each whole block."""
     return np.asarray(flags[: len(flags) - len(flags) % block].reshape(-1, block).mean(axis=1))

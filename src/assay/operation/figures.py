@@ -1,4 +1,4 @@
-"""Pictures of a stream."""
+"""Figures of a stream."""
 
 import numpy as np
 import pandas as pd

@@ -1,25 +1,25 @@
-"""What the columns of tables mean, in plain words and with units, for readers who have read no paper."""
+"""What the columns of tables mean, with units, in words that need no paper."""
 
 from collections.abc import Iterable
 
 MEANINGS = {
     "accuracy": "share of right answers (0 to 1)",
     "accuracy_threshold": "the accuracy at which inputs count as having crossed the boundary (share, 0 to 1)",
-    "alarm": "whether the watch has sounded",
+    "alarm": "whether the watch has raised an alarm",
     "alarm_rate": "share of answers the guard cancelled (0 to 1)",
     "assumption": "what must hold for this estimate to be right",
     "auroc": "the chance that a faulty input scores higher than a good one: 0.5 is guessing, 1 is perfect",
     "answers": "which answers are counted",
     "average_rank": "mean place among the guards over all scenarios; 1 is best",
     "baseline": "mean surprise of clean inputs (nats)",
-    "beats_next": "how sure it is that this row lies above the next one: 1 is sure, 0.5 is a coin toss",
+    "beats_next": "the chance that this row really ranks above the next: 1 is certain, 0.5 is a coin toss",
     "best_auroc": "AUROC of the best monitor, mean over the unknown sets: 0.5 is guessing, 1 is perfect",
     "bin": "number of the bin",
-    "cancelled": "answers that the guard did not let through",
+    "cancelled": "answers that the guard cancelled",
     "category": "kind of fault",
     "certainty": "mean gap between the two largest probabilities of an answer (0 to 1)",
-    "counted": "what has to be sent home from operation for this estimate",
-    "dimensions": "features that vary, which the distance is measured in",
+    "counted": "what a device must report for this estimate",
+    "dimensions": "number of features that vary, used in the distance",
     "direction": "on which side of the reference's mean the certainty lies",
     "effective_sample_size": "how many independent inputs a bin's samples are worth; under 25 is too few",
     "epsilon_max": "largest change of an input tried (units of the inputs)",
@@ -27,9 +27,9 @@ MEANINGS = {
     "error": "standard error of the log density",
     "false_alarms": "share of good inputs under alarm (0 to 1)",
     "features": "values in the watched layer",
-    "fitted_rows": "inputs the distance was learned from",
-    "gate": "what must hold before the network ships",
-    "guard": "network and monitor together, named by the monitor",
+    "fitted_rows": "inputs that the distance was fitted on",
+    "gate": "a requirement that the network must meet",
+    "guard": "network and monitor together, named after the monitor",
     "inputs": "how many inputs it was measured on",
     "items": "inputs that were judged",
     "kilobytes": "memory the fitted monitor keeps (kB)",
@@ -48,7 +48,7 @@ MEANINGS = {
     "microseconds_per_input": "the monitor's time for an input (millionths of a second)",
     "model_mcc": "how well the network alone answers (Matthews correlation: 0 is guessing, 1 is perfect)",
     "model_seconds": "the network's time per input (seconds)",
-    "monitor": "what gives every answer a score of doubt",
+    "monitor": "the method that gives every answer a score of doubt",
     "monitor_bytes": "memory the fitted monitor keeps (bytes)",
     "monitor_seconds": "the monitor's time per input (seconds)",
     "network": "which network",
@@ -57,25 +57,25 @@ MEANINGS = {
     "parameters": "weights of the network",
     "points": "how many inputs, equally weighted, the estimate is worth",
     "portion": "share of inputs in this bin (0 to 1)",
-    "precision": "share of what the model is sure about, down to this threshold, that is right (0 to 1)",
+    "precision": "share of right answers among inputs that count as confident at this threshold (0 to 1)",
     "r": "precision of the one bin that this threshold adds (0 to 1)",
     "rank": "place; 1 is best",
-    "row": "the answer of the stream that the window ends with",
+    "row": "number of the last answer in the window",
     "samples": "inputs kept as examples",
     "scenario": "the fault, and how strong it is",
-    "score": "MIRA score: how many times the usual surprise perturbed inputs add; 0 is none",
+    "score": "MIRA score: surprise that perturbed inputs add, as a multiple of the usual surprise; 0 is none",
     "severity": "strength of the fault, 1 (slight) to 5 (strong)",
     "shuffle_score": "the chance that shuffled inputs look stranger than real ones: 0.5 is guessing",
     "system_mcc": "the same with answers under alarm cancelled",
-    "threshold": "output down to which (or up to which) the model counts as sure",
+    "threshold": "output up to which (or down to which) the model counts as confident",
     "trusted": "whether the number of inputs in the bin passed the sampler's checks",
     "unknown_above_90_percent": "share of unknown digits answered with over 90 % confidence (0 to 1)",
     "unknown_caught": "share of unknown digits under alarm (0 to 1)",
     "upper": "upper end of the interval",
     "value": "the estimate",
-    "verdict": "passed, failed, or undecided where the data cannot tell",
+    "verdict": "passed, failed, or undecided if the data cannot tell",
     "visited": "whether the sampler found inputs there",
-    "wanted": "what passes the gate",
+    "wanted": "value needed to pass the gate",
     "warnings": "what to keep in mind about this score",
 }
 
@@ -102,11 +102,11 @@ BESIDE = {
     ("lower", "gate"): "lower end of the 95 % interval; a dash where none was needed",
     ("upper", "gate"): "upper end of the 95 % interval",
 }
-"""Columns that mean something else where a certain other one stands in the same table."""
+"""Columns that mean something else if another column is in the same table."""
 
 
 def meanings(columns: Iterable[str]) -> dict[str, str]:
-    """What is known about each of a table's columns, in its order."""
+    """The meanings of a table's columns, in their order, where known."""
     names = list(columns)
     return {name: words for name in names if (words := _meaning(name, names))}
 

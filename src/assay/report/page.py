@@ -1,4 +1,4 @@
-"""The page: everything embedded, nothing fetched, readable on a phone and on paper."""
+"""The page: everything embedded, nothing downloaded, readable on a phone and on paper."""
 
 import base64
 import datetime
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LONGEST_TABLE = 200
-"""Rows shown; the whole table is what `to_frame` gives."""
+"""Rows shown; `to_frame` returns the whole table."""
 
 
 def write_report(
@@ -35,7 +35,7 @@ def write_report(
 ) -> None:
     """Write results (or Sections) to one HTML file at `path`, whole or not at all.
 
-    A result that stands on others (`parts()`) is followed by them.
+    A result made of others (`parts()`) is followed by them.
     """
     sections = [Section.of(part) for result in results for part in _with_parts(result)]
     if not sections:
@@ -55,16 +55,16 @@ def _with_parts(result: Any) -> list[Any]:
 
 
 def _template() -> jinja2.Template:
-    room = files("assay.report")
+    folder = files("assay.report")
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: (room / name).read_text(encoding="utf-8")),
+        loader=jinja2.FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "picture": _picture,
+        "figure_address": _figure_address,
         "caption": _caption,
         "cell": _cell,
         "rows": _rows,
@@ -77,8 +77,8 @@ def _template() -> jinja2.Template:
     return environment.get_template("page.html")
 
 
-def _picture(figure: "Figure") -> str:
-    """An SVG as a data address: as an image of its own, its ids cannot clash with another picture's."""
+def _figure_address(figure: "Figure") -> str:
+    """The figure as an SVG data address; as a separate image, its ids cannot clash with another's."""
     import matplotlib
 
     buffer = io.BytesIO()
@@ -88,7 +88,7 @@ def _picture(figure: "Figure") -> str:
 
 
 def _caption(figure: "Figure") -> str:
-    """The picture's own words, for people who do not see it."""
+    """The titles in the figure, for people who cannot see it."""
     titles = [figure.get_suptitle(), *(axes.get_title() for axes in figure.axes)]
     return "; ".join(text for text in titles if text) or "figure"
 
@@ -98,7 +98,7 @@ def _rows(table: pd.DataFrame) -> list[tuple[Any, ...]]:
 
 
 def _cell(value: Any) -> str:
-    """Four significant digits; whole numbers whole; what is not there as a dash."""
+    """Numbers to four significant digits, whole numbers in full, missing values as a dash."""
     if value is None or value != value:
         return "–"
     if isinstance(value, bool | np.bool):

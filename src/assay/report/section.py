@@ -1,4 +1,4 @@
-"""Section: one answer in the report, made from what every result owes."""
+"""Section: one part of the report, made from a result."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Result(Protocol):
-    """What every result of assay owes: a title, plain words, a table and a picture.
+    """The interface of every result of assay: a title, a summary in words, a table and a figure.
 
-    A result with more than one picture also has `figures() -> list[Figure]`, one that stands on other results
+    A result with several figures also has `figures() -> list[Figure]`, one made of other results
     `parts() -> list[Result]`.
     """
 
@@ -31,7 +31,7 @@ class Result(Protocol):
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, the question it answers, words, what to do about it, pictures and a table."""
+    """A heading, the question it answers, words, advice, figures and a table."""
 
     title: str
     words: str = ""
@@ -43,7 +43,7 @@ class Section:
 
     @classmethod
     def of(cls, result: Any, title: str | None = None, question: str = "", advice: str = "") -> "Section":
-        """The section of a result; a Section stays as it is."""
+        """The section of a result; a Section is returned unchanged."""
         if isinstance(result, Section):
             return result
         if not isinstance(result, Result):

@@ -1,19 +1,19 @@
-"""Is accuracy falling? What a network's certainties say about it without a single label."""
+"""Is accuracy falling? What a network's certainties say about it, without a single label."""
 
 from assay.volatility.adapters import lightning_callback, trainer_callback
 from assay.volatility.certainty import local_volatilities, log_volatility, volatility_in_certainty
-from assay.volatility.clean_reference import Reference
+from assay.volatility.clean_reference import CleanReference
 from assay.volatility.comparison import VolatilityComparison, compare_volatility
 from assay.volatility.contamination import ContaminationLimits, smallest_contamination
-from assay.volatility.evidence import Evidence, Staked
+from assay.volatility.evidence import Evidence, Stakes
 from assay.volatility.training import TrainingRecord
 from assay.volatility.watch import VolatilityState, VolatilityWatch
 
 __all__ = [
+    "CleanReference",
     "ContaminationLimits",
     "Evidence",
-    "Reference",
-    "Staked",
+    "Stakes",
     "TrainingRecord",
     "VolatilityComparison",
     "VolatilityState",

@@ -1,4 +1,4 @@
-"""TrainingRecord inside other people's training loops. Their packages are imported only when asked for."""
+"""TrainingRecord inside the training loops of other packages, which are imported only when asked for."""
 
 import importlib
 from typing import Any
@@ -16,12 +16,12 @@ def lightning_callback(record: TrainingRecord, validation: Any, patience: int | 
     expect_installed("lightning")
     lightning: Any = importlib.import_module("lightning.pytorch")
 
-    class RecordVolatility(lightning.Callback):  # type: ignore[misc]
+    class LightningRecorder(lightning.Callback):  # type: ignore[misc]
         def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
             after_epoch = record.callback(Network(module, layers=()), validation, patience)
             trainer.should_stop = after_epoch(trainer.current_epoch) or trainer.should_stop
 
-    return RecordVolatility()
+    return LightningRecorder()
 
 
 def trainer_callback(record: TrainingRecord, validation: Any, patience: int | None = None) -> Any:
@@ -32,10 +32,10 @@ def trainer_callback(record: TrainingRecord, validation: Any, patience: int | No
     expect_installed("transformers")
     transformers: Any = importlib.import_module("transformers")
 
-    class RecordVolatility(transformers.TrainerCallback):  # type: ignore[misc]
+    class TrainerRecorder(transformers.TrainerCallback):  # type: ignore[misc]
         def on_epoch_end(self, args: Any, state: Any, control: Any, **others: Any) -> Any:
             after_epoch = record.callback(Network(others["model"], layers=()), validation, patience)
             control.should_training_stop = after_epoch(round(state.epoch)) or control.should_training_stop
             return control
 
-    return RecordVolatility()
+    return TrainerRecorder()

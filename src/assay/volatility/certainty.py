@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from assay.errors import InputError
-from assay.volatility.probabilities import Array, checked, sure_row
+from assay.volatility.probabilities import Array, checked_rows, sure_row
 
 OFFSET = 1e-6
 """The paper's epsilon_0."""
@@ -44,7 +44,7 @@ def volatility_in_certainty(probabilities: Any, *, offset: float = OFFSET) -> fl
     >>> volatility_in_certainty([[0.5 + m / 2, 0.5 - m / 2] for m in (0.1, 0.2, 0.4, 0.6, 0.8)], offset=0.0)
     0.4026...
     """
-    return central_mean(np.sort(margins(checked(probabilities))), offset)
+    return central_mean(np.sort(margins(checked_rows(probabilities))), offset)
 
 
 def log_volatility(probabilities: Any, *, offset: float = OFFSET) -> float:
@@ -54,7 +54,7 @@ def log_volatility(probabilities: Any, *, offset: float = OFFSET) -> float:
 
 def local_volatilities(probabilities: Any, *, offset: float = OFFSET) -> Doubles:
     """The N - 1 local volatilities vc_k of Eq. 6, in ascending order of certainty."""
-    return ratios(np.sort(margins(checked(probabilities))), offset)
+    return ratios(np.sort(margins(checked_rows(probabilities))), offset)
 
 
 def margins(rows: Array) -> Doubles:
@@ -71,7 +71,7 @@ def margins(rows: Array) -> Doubles:
 
 
 def margin(probabilities: Any, classes: int) -> float | None:
-    """Eq. 4 of a single row that is beyond doubt good, to the same bit; None: make a table and look closer.
+    """Eq. 4 of a single row that is clearly valid, to the same bit; None where that needs a closer look.
 
     Streams come row by row, and for ten numbers the calls of numpy cost many times the arithmetic.
     """
@@ -97,7 +97,7 @@ def central_mean(ordered: Doubles, offset: float = OFFSET) -> float:
     count = len(ordered)
     if count < FEWEST:
         raise InputError(
-            f"expected at least {FEWEST} predictions, got {count}; fewer have no central 60 % to measure"
+            f"expected at least {FEWEST} predictions, got {count}; pass more: fewer have no central 60 %"
         )
     first, last = central(count)
     return float(ratios(ordered[first - 1 : last + 1], offset).sum() / (0.6 * count))
@@ -105,7 +105,7 @@ def central_mean(ordered: Doubles, offset: float = OFFSET) -> float:
 
 def _denominators(lower: Doubles, offset: float) -> Doubles:
     if not offset >= 0:
-        raise InputError(f"expected an offset of at least 0, got {offset}")
+        raise InputError(f"expected an offset of at least 0, got {offset}; the paper has 1e-6")
     return np.maximum(lower + offset, RESOLUTION)
 
 

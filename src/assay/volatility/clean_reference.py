@@ -1,4 +1,4 @@
-"""What log VC is on clean data, at the window's own size: VC depends on N, so no other size will do."""
+"""log VC on clean data, at the window's own size, since VC depends on N."""
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
@@ -10,28 +10,28 @@ import numpy as np
 from assay.errors import InputError, UndecidedError
 from assay.storage import storable
 from assay.volatility.certainty import FEWEST, OFFSET, Doubles, central_mean, margins
-from assay.volatility.probabilities import checked
+from assay.volatility.probabilities import checked_rows
 
 ROUNDING = 1e-6
-"""Differences of log VC that mean nothing: where clean windows are all alike, last digits must not count."""
+"""Differences of log VC to ignore: where clean windows are all alike, last digits must not count."""
 
 
-@storable("volatility.Reference")
+@storable("volatility.CleanReference")
 @dataclass(frozen=True, eq=False)
-class Reference:
+class CleanReference:
     """The log VC of clean windows, by resampling n clean rows without replacement.
 
     Drawing with replacement would make ties, which VC reads as smoothness. Windows drawn from one finite
     sample vary too little, by the factor 1 - W / n of finite-population sampling; the spread is corrected for
     that. The sample itself remains one draw: `standard_error` says how far its mean may be off.
 
-    `block` > 1 draws whole blocks of neighbouring rows, for streams whose neighbours are alike.
+    `block` > 1 draws whole blocks of consecutive rows, for streams whose neighbouring rows are correlated.
     """
 
     log_vcs: Doubles
     """Ascending log VC of the drawn windows, spread corrected."""
     margins: Doubles
-    """Ascending margins of the clean rows; of every `block`-th row where neighbours are alike."""
+    """Ascending margins of the clean rows; with blocks, of every `block`-th row."""
     window: int
     rows: int
     block: int
@@ -44,13 +44,13 @@ class Reference:
 
         Costs the sorting of `resamples` windows.
         """
-        return cls.of_margins(margins(checked(probabilities)), window, block, resamples, seed)
+        return cls.of_margins(margins(checked_rows(probabilities)), window, block, resamples, seed)
 
     @classmethod
     def of_margins(
         cls, certainties: Doubles, window: int, block: int = 1, resamples: int = 1000, seed: int = 0
     ) -> Self:
-        """The same from margins (Eq. 4) that are already there."""
+        """The same from margins (Eq. 4)."""
         rows = len(certainties)
         if rows < window:
             raise UndecidedError(
@@ -58,9 +58,12 @@ class Reference:
                 "pass more clean rows or make the window smaller"
             )
         if not 1 <= block <= window // 2:
-            raise InputError(f"expected a block of 1 to {window // 2} rows (half a window), got {block}")
+            raise InputError(
+                f"expected a block of 1 to {window // 2} rows (half a window), got {block}; choose another "
+                "block or a larger window"
+            )
         if resamples < 20:
-            raise InputError(f"expected at least 20 resamples, got {resamples}")
+            raise InputError(f"expected at least 20 resamples, got {resamples}; draw more")
         generator = np.random.default_rng(seed)
         log_vcs = _clean_windows(certainties, window, block, resamples, generator)
         return cls(log_vcs, np.sort(certainties[::block]), window, rows, block)
@@ -81,7 +84,7 @@ class Reference:
 
     @cached_property
     def _ranks(self) -> list[float]:
-        """log_vcs as a list, in which a single number finds its place ten times faster."""
+        """log_vcs as a list, in which a single number is found ten times faster."""
         return [float(log_vc) for log_vc in self.log_vcs]
 
     @property
@@ -106,31 +109,31 @@ def _clean_windows(
     certainties: Doubles, window: int, block: int, resamples: int, generator: np.random.Generator
 ) -> Doubles:
     rows = len(certainties)
-    drawn = _drawn(certainties, window, block, resamples, generator)
+    drawn = _drawn_log_vcs(certainties, window, block, resamples, generator)
     centre, size = drawn.mean(), window
     if 2 * window > rows:
-        # Windows of more than half the sample hardly differ; the spread is taken at half the sample and
+        # Windows of more than half the sample hardly differ; the spread is measured at half the sample and
         # rescaled, log VC being a mean over the window whose variance falls with its length.
         size = max(FEWEST, rows // 2)
-        drawn = _drawn(certainties, size, min(block, size), resamples, generator)
+        drawn = _drawn_log_vcs(certainties, size, min(block, size), resamples, generator)
     spread = np.sqrt(size / window / (1 - size / rows))
     return np.sort(centre + spread * (drawn - drawn.mean()))
 
 
-def _drawn(
+def _drawn_log_vcs(
     certainties: Doubles, window: int, block: int, resamples: int, generator: np.random.Generator
 ) -> Doubles:
-    """log VC of `resamples` windows; each shuffle is cut into as many disjoint windows as it holds."""
+    """log VC of `resamples` windows; each shuffle is cut into as many disjoint windows as fit."""
     found: list[float] = []
     while len(found) < resamples:
-        shuffled = certainties[_shuffled(len(certainties), block, generator)]
+        shuffled = certainties[_shuffled_blocks(len(certainties), block, generator)]
         for start in range(0, len(shuffled) - window + 1, window):
             found.append(np.log(central_mean(np.sort(shuffled[start : start + window]), OFFSET)))
     return np.array(found[:resamples])
 
 
-def _shuffled(rows: int, block: int, generator: np.random.Generator) -> Any:
-    """Row numbers, whole blocks shuffled from a random start; what is cut off at the ends comes last."""
+def _shuffled_blocks(rows: int, block: int, generator: np.random.Generator) -> Any:
+    """Row numbers, whole blocks shuffled from a random start; rows cut off at the ends come last."""
     start = int(generator.integers(min(block, rows % block + 1)))
     blocks = (rows - start) // block
     inner = start + (generator.permutation(blocks)[:, None] * block + np.arange(block)).ravel()

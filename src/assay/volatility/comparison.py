@@ -12,7 +12,7 @@ from assay.storage import storable
 from assay.table import tabled
 from assay.volatility.certainty import FEWEST, Doubles, central_mean, margins
 from assay.volatility.evidence import LESS, MORE
-from assay.volatility.probabilities import checked
+from assay.volatility.probabilities import checked_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +39,7 @@ class VolatilityComparison:
 
     @property
     def direction(self) -> str:
-        """Which way the suspect differs: a higher log VC is that of a network that is less certain."""
+        """Which way the suspect differs: a higher log VC means a less certain network."""
         return LESS if self.statistic > 0 else MORE
 
     def summary(self) -> str:
@@ -47,8 +47,8 @@ class VolatilityComparison:
         return (
             f"log VC is {self.reference.mean():.2f} over {len(self.reference)} reference windows of "
             f"{self.window} rows and {self.suspect.mean():.2f} over {len(self.suspect)} suspect ones; they "
-            f"{verdict} (t = {self.statistic:.2f}, p = {self.p_value:.2g}). Looking once, a clean stream is "
-            f"taken for changed with a chance of {self.false_alarm_rate:.0%}; to look again and again use a "
+            f"{verdict} (t = {self.statistic:.2f}, p = {self.p_value:.2g}). In one look, the chance of a "
+            f"false alarm on a clean stream is {self.false_alarm_rate:.0%}; to look repeatedly, use a "
             "VolatilityWatch."
         )
 
@@ -70,22 +70,22 @@ def compare_volatility(
     """t-test between the log VC of disjoint windows of clean and of suspect probabilities (or Traces).
 
     The paper draws its sets at random from one pool. Sets that share rows are not independent: against rows
-    of another pool, more sets then only make the test surer of the difference between two samples, and its
-    false-alarm rate grows far above the stated one. So both streams are cut into disjoint windows here.
+    of another pool, more sets only make the test more confident of the difference between two samples, and
+    its false-alarm rate grows far above the stated one. So both streams are cut into disjoint windows here.
     Welch's form, because contamination changes the spread too.
     """
-    return compared(
-        window_log_vcs(margins(checked(reference)), window),
-        window_log_vcs(margins(checked(suspect)), window),
+    return compare_log_vcs(
+        window_log_vcs(margins(checked_rows(reference)), window),
+        window_log_vcs(margins(checked_rows(suspect)), window),
         window,
         false_alarm_rate,
     )
 
 
-def compared(
+def compare_log_vcs(
     reference: Doubles, suspect: Doubles, window: int, false_alarm_rate: float = 0.05
 ) -> VolatilityComparison:
-    """The same for values of log VC that are already there."""
+    """The same for values of log VC."""
     if not 0 < false_alarm_rate < 1:
         raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
     if min(len(reference), len(suspect)) < 2:
@@ -100,7 +100,7 @@ def compared(
 
 
 def window_log_vcs(certainties: Doubles, window: int) -> Doubles:
-    """log VC of each whole window of margins, in order; what is left over is dropped."""
+    """log VC of each whole window of margins, in order; the rest is dropped."""
     if window < FEWEST:
         raise InputError(f"expected a window of at least {FEWEST} rows, got {window}")
     whole = len(certainties) // window

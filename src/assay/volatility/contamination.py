@@ -13,10 +13,10 @@ from assay.errors import InputError
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility.certainty import Doubles, margins
-from assay.volatility.clean_reference import Reference
-from assay.volatility.comparison import compared, window_log_vcs
+from assay.volatility.clean_reference import CleanReference
+from assay.volatility.comparison import compare_log_vcs, window_log_vcs
 from assay.volatility.evidence import Evidence
-from assay.volatility.probabilities import checked
+from assay.volatility.probabilities import checked_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,12 +27,12 @@ SHARES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
 @storable("volatility.ContaminationLimits")
 @dataclass(frozen=True, eq=False)
 class ContaminationLimits:
-    """How often each test sounded at each contamination, and the smallest share it finds reliably."""
+    """How often each test raised the alarm at each share, and the smallest share it finds reliably."""
 
     title: ClassVar[str] = "Smallest contamination found"
 
     rates: pd.DataFrame
-    """A row per window, rows, test and share: in which part of the trials the test sounded."""
+    """A row per window, rows, test and share: the share of trials in which the test raised the alarm."""
     power: float
     trials: int
     false_alarm_rate: float
@@ -58,7 +58,7 @@ class ContaminationLimits:
         return (
             f"The smallest contamination found in at least {self.power:.0%} of {self.trials} trials is "
             f"{best['smallest']:.1%} of the rows, by the {best['test']} test with windows of "
-            f"{best['window']} over {best['rows']} rows. On clean rows the tests sounded in at most "
+            f"{best['window']} over {best['rows']} rows. On clean rows the tests raised the alarm in at most "
             f"{self.to_frame()['false_alarms'].max():.0%} of trials (stated: {self.false_alarm_rate:.0%})."
         )
 
@@ -80,13 +80,13 @@ def smallest_contamination(
     false_alarm_rate: float = 0.05,
     seed: int = 0,
 ) -> ContaminationLimits:
-    """Simulate streams in which a share of clean rows is replaced by perturbed ones, and see who notices.
+    """Replace a share of the rows of clean streams by perturbed ones, and see which tests notice.
 
-    In each trial the clean rows are split anew: one half is the reference, from the other the stream is
-    drawn, without replacement, since equal rows would make VC smoother than it is. So `rows` is at most half
+    Each trial splits the clean rows again: one half is the reference, and the stream is drawn from the other
+    without replacement, since equal rows would make VC smoother than it is. So `rows` is at most half
     of the clean rows. Costs about as much as sorting trials x shares x rows numbers for each window.
     """
-    pools = margins(checked(clean)), margins(checked(perturbed))
+    pools = margins(checked_rows(clean)), margins(checked_rows(perturbed))
     half = len(pools[0]) // 2
     longest = max(rows)
     if longest > half or int(max(shares) * longest) > len(pools[1]) or max(windows) > half:
@@ -100,7 +100,7 @@ def smallest_contamination(
     for trial, window in progress(jobs, "contaminating"):
         generator = np.random.default_rng([seed, trial, window])
         order = generator.permutation(pools[0])
-        reference = Reference.of_margins(order[:half], window, resamples=200, seed=seed)
+        reference = CleanReference.of_margins(order[:half], window, resamples=200, seed=seed)
         for share, length in product(shares, rows):
             stream = _stream(order[half:], pools[1], length, share, generator)
             for test, alarm in _alarms(reference, order[:half], stream, false_alarm_rate).items():
@@ -121,9 +121,9 @@ def _stream(
 
 
 def _alarms(
-    reference: Reference, clean: Doubles, stream: Doubles, false_alarm_rate: float
+    reference: CleanReference, clean: Doubles, stream: Doubles, false_alarm_rate: float
 ) -> dict[str, bool]:
-    """Which tests sound somewhere in the stream; the t-test looks once, at the end."""
+    """Which tests raise the alarm somewhere in the stream; the t-test looks once, at the end."""
     window = reference.window
     evidence = Evidence(reference, false_alarm_rate)
     evidence.add_rows(stream.tolist())
@@ -133,5 +133,5 @@ def _alarms(
     alarms = {"sequential": evidence.alarm}
     known = window_log_vcs(clean, window)
     if min(len(known), len(suspect)) >= 2:
-        alarms["t-test"] = compared(known, suspect, window, false_alarm_rate).alarm
+        alarms["t-test"] = compare_log_vcs(known, suspect, window, false_alarm_rate).alarm
     return alarms

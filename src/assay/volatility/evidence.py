@@ -31,10 +31,10 @@ from scipy.stats import beta, norm
 
 from assay.storage import storable
 from assay.volatility.certainty import Doubles
-from assay.volatility.clean_reference import Reference
+from assay.volatility.clean_reference import CleanReference
 
-LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""Shares q of clean margins that a contaminated row is bet to lie among."""
+TAILS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+"""Shares q of clean margins among which a contaminated row is bet to lie."""
 SHARES = (0.01, 0.03, 0.1, 0.3, 0.9)
 """Shares of contaminated rows that are bet on."""
 LESS, MORE = "less certain", "more certain"
@@ -43,9 +43,9 @@ ROUND = 100
 """Rows (with blocks: every block-th row) after which bets are settled and new capital is staked."""
 
 
-@storable("volatility.Staked")
+@storable("volatility.Stakes")
 @dataclass
-class Staked:
+class Stakes:
     """Capital on several bets, as logarithms, and what is still unstaked."""
 
     bets: Doubles
@@ -69,12 +69,12 @@ class Staked:
 @storable("volatility.Evidence")
 @dataclass
 class Evidence:
-    """The two gamblers of one watch; half of `false_alarm_rate` pays for the clean sample being finite."""
+    """Both bets of one watch; half of `false_alarm_rate` pays for the clean sample being finite."""
 
-    reference: Reference
+    reference: CleanReference
     false_alarm_rate: float
-    on_rows: Staked = field(default_factory=lambda: Staked.on(2 * len(LEVELS) * len(SHARES)))
-    on_windows: Staked = field(default_factory=lambda: Staked.on(1))
+    on_rows: Stakes = field(default_factory=lambda: Stakes.on(2 * len(TAILS) * len(SHARES)))
+    on_windows: Stakes = field(default_factory=lambda: Stakes.on(1))
     running: list[float] = field(default_factory=list)
     """Margins of the running round."""
     log_evidence: float = 0.0
@@ -88,21 +88,21 @@ class Evidence:
 
     def __post_init__(self) -> None:
         clean = self.reference.margins
-        ranks = np.clip(np.ceil(np.array(LEVELS) * (len(clean) + 1)).astype(int), 1, len(clean))
+        ranks = np.clip(np.ceil(np.array(TAILS) * (len(clean) + 1)).astype(int), 1, len(clean))
         self._lower, self._upper = clean[ranks - 1], clean[len(clean) - ranks]
-        doubt = self.false_alarm_rate / 2 / (2 * len(LEVELS) + 2)
+        doubt = self.false_alarm_rate / 2 / (2 * len(TAILS) + 2)
         chances = beta.isf(doubt, ranks, len(clean) + 1 - ranks)
         chances = np.tile(chances, 2)[:, None]
         shares = np.array(SHARES)
-        self._won = np.log1p(shares * (1 / chances - 1))
-        self._lost = np.log1p(-shares)
+        self._log_hit = np.log1p(shares * (1 / chances - 1))
+        self._log_miss = np.log1p(-shares)
         self._decisive = log(2 / self.false_alarm_rate)
         self.allowance = float(norm.isf(doubt)) * self.reference.standard_error
         self.round = min(ROUND, self.reference.window // self.reference.block)
 
     @property
     def capital(self) -> float:
-        """Evidence itself, as far as a float can hold it."""
+        """The evidence itself, within the range of a float."""
         return exp(min(self.log_evidence, 700.0))
 
     @property
@@ -119,7 +119,7 @@ class Evidence:
             for part in np.array(running[:whole]).reshape(-1, size, 1):
                 hits = np.concatenate([(part < self._lower).sum(axis=0), (part > self._upper).sum(axis=0)])
                 won, lost = hits[:, None], size - hits[:, None]
-                self._settle(self.on_rows, (won * self._won + lost * self._lost).ravel())
+                self._settle(self.on_rows, (won * self._log_hit + lost * self._log_miss).ravel())
             del running[:whole]
 
     def p_value(self, log_vc: float) -> float:
@@ -127,14 +127,14 @@ class Evidence:
         return self.reference.p_value(log_vc, self.allowance)
 
     def add_window(self, log_vc: float) -> float:
-        """Bet on the log VC of a full window that shares no row with the last; gives its p-value."""
+        """Bet on the log VC of a full window that shares no row with the last; returns its p-value."""
         p = self.p_value(log_vc)
         self.last_log_vc = log_vc
         self._settle(self.on_windows, np.log(_calibrator(p)))
         return p
 
-    def _settle(self, staked: Staked, returns: Doubles | float) -> None:
-        staked.play(returns)
+    def _settle(self, stakes: Stakes, returns: Doubles | float) -> None:
+        stakes.play(returns)
         capitals = np.logaddexp(self.on_rows.log_capital, self.on_windows.log_capital)
         self.log_evidence = float(capitals - np.log(2))
         self.strongest = max(self.strongest, self.log_evidence)
@@ -145,8 +145,8 @@ class Evidence:
         """Whether the capital comes from bets on low margins, or on windows more volatile than clean ones."""
         if self.on_windows.log_capital > self.on_rows.log_capital:
             return self.last_log_vc > self.reference.mean
-        low, high = np.logaddexp.reduce(self.on_rows.bets.reshape(2, -1), axis=1)
-        return bool(low >= high)
+        less, more = np.logaddexp.reduce(self.on_rows.bets.reshape(2, -1), axis=1)
+        return bool(less >= more)
 
 
 def _calibrator(p: float) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from assay.volatility.certainty import Doubles
-from assay.volatility.clean_reference import Reference
+from assay.volatility.clean_reference import CleanReference
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#999999"
 
 
-def watch_figure(history: pd.DataFrame, reference: Reference, false_alarm_rate: float) -> "Figure":
+def watch_figure(history: pd.DataFrame, reference: CleanReference, false_alarm_rate: float) -> "Figure":
     """log VC of each full window over its clean range, and the evidence below."""
     from matplotlib.figure import Figure
 
@@ -33,26 +33,6 @@ def watch_figure(history: pd.DataFrame, reference: Reference, false_alarm_rate: 
     lower.set_ylabel("evidence (log10)")
     lower.set_xlabel("predictions")
     lower.legend(loc="best")
-    return figure
-
-
-def estimates_figure(estimates: pd.DataFrame, reference_accuracy: float, level: float) -> "Figure":
-    """Each method's estimate and interval; the dashed line is the reference."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 0.4 * len(estimates) + 1.2), layout="constrained")
-    axis = figure.subplots()
-    places = np.arange(len(estimates))[::-1]
-    below = estimates["value"] - estimates["lower"]
-    above = estimates["upper"] - estimates["value"]
-    axis.errorbar(estimates["value"], places, xerr=[below, above], fmt="o", color=BLUE, capsize=3)
-    axis.axvline(reference_accuracy, color=ORANGE, linestyle="--", label="reference")
-    axis.set_yticks(places, estimates["method"])
-    axis.set_xlim(max(0.0, float(np.floor(10 * np.nanmin(estimates["lower"]) - 0.5)) / 10), 1.005)
-    axis.set_xlabel(f"accuracy in operation (share of rows, {level:.0%} interval)")
-    axis.set_title("The accuracy now, by every method", fontsize=10)
-    axis.grid(axis="x", alpha=0.3)
-    axis.legend(loc="best")
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Rows of class probabilities: taken in, and checked before anything is computed from them."""
+"""Rows of class probabilities: read from any form, and checked before anything is computed from them."""
 
 from typing import Any, TypeAlias
 
@@ -13,15 +13,15 @@ Array: TypeAlias = npt.NDArray[np.floating[Any]]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 SUM_TOLERANCE = 1e-3
-"""How far a row may sum from one: probabilities written with three or four decimals pass, logits do not."""
+"""How far a sum may be from one: probabilities written with three or four decimals pass, logits do not."""
 HALF_TOLERANCE = 1e-2
-"""The same for 16-bit floats, whose softmax sums to one only so far."""
+"""The same for 16-bit floats, whose softmax sums to one less exactly."""
 
 _ROWS_PER_BLOCK = 8_192
 
 
-def taken(probabilities: Any) -> Array:
-    """(N, classes) floats from an array, tensor, list or Trace, values unchecked; one row may come flat."""
+def as_rows(probabilities: Any) -> Array:
+    """(N, classes) floats from an array, tensor, list or Trace, unchecked; a single row may be flat."""
     if isinstance(probabilities, Trace):
         probabilities = probabilities.probabilities
     if isinstance(probabilities, Tensor):
@@ -32,8 +32,8 @@ def taken(probabilities: Any) -> Array:
         rows = rows if rows.dtype.kind == "f" else rows.astype(float)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"expected rows of class probabilities, got {type(probabilities).__name__} that is no table of "
-            f"numbers ({error}); pass one row of probabilities per prediction"
+            f"expected rows of class probabilities, got {type(probabilities).__name__} that is not a table "
+            f"of numbers ({error}); pass one row of probabilities per prediction"
         ) from error
     rows = rows[None] if rows.ndim == 1 else rows
     if rows.ndim != 2:
@@ -48,9 +48,9 @@ def taken(probabilities: Any) -> Array:
     return rows
 
 
-def checked(probabilities: Any) -> Array:
-    """As `taken`; the first row that is no probability distribution is an error."""
-    rows = taken(probabilities)
+def checked_rows(probabilities: Any) -> Array:
+    """As `as_rows`; the first row that is not a probability distribution is an error."""
+    rows = as_rows(probabilities)
     bad = bad_rows(rows)
     if bad.any():
         raise InputError(complaint(rows, bad))
@@ -58,9 +58,9 @@ def checked(probabilities: Any) -> Array:
 
 
 def sure_row(probabilities: Any, classes: int) -> list[float] | None:
-    """The values of a single row if they are beyond doubt a distribution over `classes`; otherwise None.
+    """The values of a single row if they are clearly a distribution over `classes`; otherwise None.
 
-    Within half the tolerance: what comes nearer to the limit is left to `bad_rows`, and its rounding.
+    Within half the tolerance: anything closer to the limit is left to `bad_rows` and its rounding.
     """
     kind = type(probabilities)
     if kind is np.ndarray or kind is Tensor:
@@ -77,7 +77,7 @@ def sure_row(probabilities: Any, classes: int) -> list[float] | None:
 
 
 def bad_rows(rows: Array) -> Mask:
-    """Which rows are not finite, hold a negative value, or do not sum to one. One pass over the rows."""
+    """Which rows are not finite, contain a negative value, or do not sum to one. One pass over the rows."""
     tolerance = HALF_TOLERANCE if rows.itemsize < 4 else SUM_TOLERANCE
     bad = np.empty(len(rows), bool)
     ones = np.ones(rows.shape[1], rows.dtype if rows.itemsize >= 4 else np.float32)
@@ -97,9 +97,9 @@ def complaint(rows: Array, bad: Mask) -> str:
     place = int(np.argmax(bad))
     row = rows[place]
     if not np.isfinite(row).all():
-        found, advice = "holds NaN or infinity", "look for a failing network or a broken record"
+        found, advice = "contains NaN or infinity", "look for a failing network or a broken file"
     elif row.min() < 0:
-        found, advice = f"holds {row.min():.4g}", "if these are logits, pass their softmax"
+        found, advice = f"contains {row.min():.4g}", "if these are logits, pass their softmax"
     else:
         found, advice = f"sums to {row.sum():.4g}", "if these are logits or scores, pass their softmax"
     others = f" ({int(bad.sum())} such rows)" if bad.sum() > 1 else ""

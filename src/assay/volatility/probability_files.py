@@ -9,23 +9,25 @@ from typing import Any
 
 import numpy as np
 
+from assay.data.npz import DAMAGED
+from assay.data.place import existing_file, expect_numpy
 from assay.errors import InputError
 from assay.storage import load
-from assay.volatility.probabilities import Array, taken
+from assay.volatility.probabilities import Array, as_rows
 
 CHUNK = 4096
 """Lines of a file that are read at a time."""
 LIVE = 100
-"""Lines of standard input that are waited for: the evidence of a watch moves no more often."""
+"""Lines of standard input that are read at a time: the evidence of a watch moves no more often."""
 NAMES = ("probabilities", "probs", "scores")
-"""Under which names probabilities are looked for in npz files and JSON objects."""
+"""Names of probabilities in npz files and JSON objects."""
 
 
 def probability_chunks(source: str) -> Iterator[Array]:
     """Tables of probabilities, in order; `-` reads standard input as csv or JSON lines.
 
     A line that cannot be read becomes a row of NaN, which a watch counts as a bad row and goes on. A csv file
-    may have a header and may be separated by commas, semicolons, tabs or blanks.
+    may have a header and may be separated by commas, semicolons, tabs or spaces.
     """
     if source == "-":
         yield from _lines(sys.stdin, "standard input", LIVE)
@@ -34,29 +36,35 @@ def probability_chunks(source: str) -> Iterator[Array]:
     if not path.is_file():
         raise InputError(f"expected a file of probabilities at {path}, found none; check the path, or pass -")
     if path.suffix == ".safetensors":
-        yield taken(load(path, kind="Trace"))
+        yield as_rows(load(path, kind="Trace"))
     elif path.suffix in (".npz", ".npy"):
-        yield taken(_array(path))
+        yield as_rows(_array(path))
     else:
         with path.open(encoding="utf-8", errors="replace") as file:
             yield from _lines(file, str(path), CHUNK)
 
 
 def _array(path: Path) -> Any:
+    expect_numpy(existing_file(path))
     try:
-        found = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+        with path.open("rb") as stream:
+            found = np.load(stream, allow_pickle=False)
+            return found if isinstance(found, np.ndarray) else found[_probabilities(list(found), path)]
+    except InputError:
+        raise
+    except DAMAGED as error:
         raise InputError(f"{path}: cannot be read ({error}); save probabilities with numpy.savez") from error
-    if isinstance(found, np.ndarray):
-        return found
-    with found:
-        names = [name for name in NAMES if name in found] or list(found)
-        if len(names) != 1 and names[0] not in NAMES:
-            raise InputError(
-                f"{path}: expected one array or one named {NAMES[0]!r}, got {sorted(found)}; "
-                f"save them with numpy.savez(path, {NAMES[0]}=...)"
-            )
-        return found[names[0]]
+
+
+def _probabilities(there: list[str], path: Path) -> str:
+    """The name of the array to take: the one there is, or the one called so."""
+    names = [name for name in NAMES if name in there] or there
+    if len(names) != 1 and (not names or names[0] not in NAMES):
+        raise InputError(
+            f"{path}: expected one array or one named {NAMES[0]!r}, got {sorted(there)}; "
+            f"save them with numpy.savez(path, {NAMES[0]}=...)"
+        )
+    return names[0]
 
 
 def _lines(file: Any, source: str, chunk_lines: int) -> Iterator[Array]:
@@ -74,11 +82,11 @@ def _lines(file: Any, source: str, chunk_lines: int) -> Iterator[Array]:
     if row is None:
         raise InputError(
             f"{source}: expected rows of probabilities, got {first.strip()[:60]!r}; "
-            "write numbers separated by commas, or a JSON list, one prediction a line"
+            "write numbers separated by commas, or a JSON list, one prediction per line"
         )
     lines = itertools.chain([first], lines)
     while chunk := list(itertools.islice(lines, chunk_lines)):
-        yield taken(_table(chunk, parse, len(row)))
+        yield as_rows(_table(chunk, parse, len(row)))
 
 
 def _table(lines: list[str], parse: Any, classes: int) -> Array:

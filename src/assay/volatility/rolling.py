@@ -3,7 +3,7 @@
 The W margins lie in three sorted zones: below the central 60 %, central, and above. A row that enters or
 leaves changes one place in one zone and moves at most one element over each border, so only a handful of the
 log-ratios of Eq. 6 change. A zone is a list of short sorted lists: finding a place takes a number of steps
-that grows with log W, and making room there moves a few hundred pointers, whatever W.
+that grows with log W, and inserting there moves a few hundred pointers, whatever W.
 
 Hand-written because no library keeps a sum over neighbours. The sum is a whole number of 2^-96: adding and
 taking away the same term leaves no rounding behind, so after any number of rows the value is that of the rows
@@ -12,10 +12,14 @@ in the window, and a window restored from its rows alone goes on bit for bit.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain, pairwise
 from math import ldexp, log
+from typing import Any, Self
 
+import numpy as np
+
+from assay.storage import storable
 from assay.volatility.certainty import FEWEST, OFFSET, RESOLUTION, central
 
 _LOAD = 1024
@@ -41,7 +45,7 @@ class Zone:
         self._insert(part, bisect_left(self.lists[part], value) if self.lists else 0, value)
 
     def remove(self, value: float) -> None:
-        """Take out one element that equals `value`, which must be there."""
+        """Remove one element that equals `value`, which must be there."""
         part = bisect_left(self.maxima, value)
         self._delete(part, bisect_left(self.lists[part], value))
 
@@ -81,7 +85,7 @@ class Zone:
 
 
 class CentralZone(Zone):
-    """A zone that also knows the sum of Eq. 6 over its neighbours, in units of 2^-96."""
+    """A zone that also keeps the sum of Eq. 6 over its neighbours, in units of 2^-96."""
 
     __slots__ = ("offset", "total")
 
@@ -93,14 +97,14 @@ class CentralZone(Zone):
 
     def _insert(self, part: int, place: int, value: float) -> None:
         if self.lists:
-            self.total += self._parted(part, place, place, value)
+            self.total += self._gain(part, place, place, value)
         Zone._insert(self, part, place, value)
 
     def _delete(self, part: int, place: int) -> None:
-        self.total -= self._parted(part, place, place + 1, self.lists[part][place])
+        self.total -= self._gain(part, place, place + 1, self.lists[part][place])
         Zone._delete(self, part, place)
 
-    def _parted(self, part: int, left: int, right: int, value: float) -> int:
+    def _gain(self, part: int, left: int, right: int, value: float) -> int:
         """What the sum gains by `value` between the elements before `left` and from `right` on."""
         values = self.lists[part]
         lower: float | None
@@ -130,6 +134,7 @@ class CentralZone(Zone):
         return int(root * root * _SCALE)
 
 
+@storable("volatility.RollingVolatility")
 class RollingVolatility:
     """The last `window` margins, in order of arrival and of size, and their VC.
 
@@ -149,8 +154,19 @@ class RollingVolatility:
     def __len__(self) -> int:
         return len(self.arrivals)
 
+    def state(self) -> dict[str, Any]:
+        return {
+            "window": self.window,
+            "margins": np.array(self.arrivals, float),
+            "offset": self.central.offset,
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        return cls(state["window"], state["margins"].tolist(), state["offset"])
+
     def extend(self, margins: Iterable[float]) -> None:
-        """Let rows enter one after the other; once the window is full, the oldest leaves for each."""
+        """Add rows one after the other; once the window is full, each pushes the oldest out."""
         arrivals, zone, window = self.arrivals, self._zone, self.window
         below, middle = self.below, self.central
         for margin in margins:
@@ -162,11 +178,11 @@ class RollingVolatility:
             arrivals.append(margin)
             zone(margin).add(margin)
             if below.size != self.first - 1 or middle.size != self.last - self.first + 2:
-                self._settle()
+                self._rebalance()
 
     @property
     def log_vc(self) -> float:
-        """log of Eq. 7 over the rows held; NaN below five rows."""
+        """log of Eq. 7 over the rows in the window; NaN below five rows."""
         count = len(self.arrivals)
         if count < FEWEST:
             return float("nan")
@@ -179,8 +195,8 @@ class RollingVolatility:
             return self.below
         return self.above if lists and margin > self.central.maxima[-1] else self.central
 
-    def _settle(self) -> None:
-        """Move elements over the borders until the central zone holds ranks first to last + 1."""
+    def _rebalance(self) -> None:
+        """Move elements over the borders until the central zone contains ranks first to last + 1."""
         below, middle, above = self.below, self.central, self.above
         while below.size > self.first - 1:
             middle.add(below.pop_last())

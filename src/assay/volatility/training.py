@@ -14,7 +14,7 @@ from assay.table import tabled
 from assay.trace import Trace
 from assay.volatility.certainty import margins
 from assay.volatility.comparison import window_log_vcs
-from assay.volatility.probabilities import checked
+from assay.volatility.probabilities import checked_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,13 +37,13 @@ class TrainingRecord:
     """A row per epoch and set: epoch, set, accuracy (NaN without labels), log VC."""
 
     def record(self, epoch: int, validation: Trace) -> float:
-        """Measure one epoch from a Trace of the validation rows; gives the mean log VC."""
+        """Measure one epoch from a Trace of the validation rows; returns the mean log VC."""
         if len(validation) < self.size:
             raise InputError(
                 f"expected at least {self.size} validation rows (one set), got {len(validation)}; "
                 "pass more or record in smaller sets: TrainingRecord(size=...)"
             )
-        certainties = margins(checked(validation))
+        certainties = margins(checked_rows(validation))
         correct = np.full(len(validation), np.nan)
         if validation.labels is not None:
             correct = validation.correct.double().numpy()
@@ -64,7 +64,7 @@ class TrainingRecord:
     def callback(
         self, network: Network, validation: Any, patience: int | None = None
     ) -> Callable[[int], bool]:
-        """A plain function to call after each epoch with its number; true means: stop.
+        """A plain function to call after each epoch with its number; True means: stop.
 
         `validation` is what `network.observe` takes. Without `patience` it only records.
         """
@@ -96,14 +96,14 @@ class TrainingRecord:
     def summary(self) -> str:
         means = self.to_frame().groupby("epoch")[["accuracy", "log_vc"]].mean()
         if means.empty:
-            return "No epoch was recorded yet."
+            return "No epoch has been recorded yet."
         lowest = means["log_vc"].idxmin()
         return (
             f"Over {len(means)} epochs log VC went from {means['log_vc'].iloc[0]:.2f} to "
             f"{means['log_vc'].iloc[-1]:.2f} (lowest after epoch {lowest}) and accuracy from "
             f"{means['accuracy'].iloc[0]:.1%} to {means['accuracy'].iloc[-1]:.1%}; above 50 % accuracy their "
-            f"correlation is {self.correlation():.2f}. Near -1, log VC may stand in for accuracy where this "
-            "network is trained without labels at hand."
+            f"correlation is {self.correlation():.2f}. Near -1, log VC may stand in for accuracy when this "
+            "network is trained without validation labels."
         )
 
     def plot(self) -> "Figure":

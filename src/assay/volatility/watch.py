@@ -1,33 +1,28 @@
 """VolatilityWatch: a stream of predictions, watched for a change in certainty without a single label."""
 
 import math
-from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 
-from assay.errors import InputError, NotFittedError
-from assay.identity import digest
+from assay.errors import InputError
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility.certainty import FEWEST, margin, margins
-from assay.volatility.clean_reference import Reference
+from assay.volatility.clean_reference import CleanReference
 from assay.volatility.evidence import LESS, MORE, Evidence
-from assay.volatility.probabilities import bad_rows, checked, taken
+from assay.volatility.probabilities import as_rows, bad_rows, checked_rows
 from assay.volatility.rolling import RollingVolatility
+from assay.volatility.stream_watch import SequentialWatch
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REMEMBERED = 1000
-"""How many full windows the history keeps."""
-
 LESS_CERTAIN = f"{LESS} than the reference: accuracy may have fallen"
 MORE_CERTAIN = f"{MORE} than the reference: easier inputs, or confident attacks"
-BAD_ROWS = "rows that are no probabilities"
+BAD_ROWS = "rows that are not probabilities"
 ALARMS = {
     ("", False): (),
     (LESS, False): (LESS_CERTAIN,),
@@ -43,15 +38,16 @@ ALARMS = {
 class VolatilityState:
     """What a watch knows after an update.
 
-    Made anew each time, a hundred thousand times a second: not frozen, which would take four times as long.
+    One is made for every update, a hundred thousand times a second: not frozen, which would be four times
+    slower.
     """
 
     rows: int
-    """Good rows seen since the watch began or was reset."""
-    held: int
+    """Valid rows seen since the watch began or was reset."""
+    window_rows: int
     """Rows in the window."""
     full: bool
-    """Whether the window is full; until then log_vc is that of fewer rows and not comparable."""
+    """Whether the window is full; until then log_vc is based on fewer rows and not comparable."""
     log_vc: float
     """log VC of the window; NaN below five rows."""
     reference_log_vc: float
@@ -62,23 +58,23 @@ class VolatilityState:
     NaN until the window is full.
     """
     evidence: float
-    """Capital of the betting test; valid however often one looks."""
+    """Capital of the betting test; valid however often you look."""
     direction: str
-    """Which way the stream changed, "less certain" or "more certain"; empty before there is an alarm."""
+    """Which way the stream changed, "less certain" or "more certain"; empty before an alarm."""
     bad_rows: int
-    """Rows of this update that are no probabilities; they stay out of the window."""
+    """Rows of this update that are not probabilities; they stay out of the window."""
     alarms: tuple[str, ...]
 
     @property
     def alarm(self) -> bool:
-        """Whether the evidence has ever been decisive, or this update held bad rows."""
+        """Whether the evidence has ever been decisive, or this update contained bad rows."""
         return bool(self.alarms)
 
     def summary(self) -> str:
         found = (
             f"log VC is {self.log_vc:.2f} (clean: {self.reference_log_vc:.2f}, p = {self.p_value:.3g})"
             if self.full
-            else f"The window is still filling ({self.held} rows); log VC can be judged once it is full"
+            else f"The window is still filling ({self.window_rows} rows); log VC counts once it is full"
         )
         verdict = f"Alarm: {'; '.join(self.alarms)}." if self.alarms else "No alarm."
         return f"{found}; evidence of a change: {self.evidence:.3g}. {verdict}"
@@ -90,28 +86,29 @@ class VolatilityState:
 
 
 @storable("VolatilityWatch")
-class VolatilityWatch:
-    """Rolling VC over the last `window` predictions, with an alarm that may be looked at at any time.
+class VolatilityWatch(SequentialWatch[VolatilityState]):
+    """Rolling VC over the last `window` predictions, with an alarm that you may check at any time.
 
-    `false_alarm_rate` is the chance that the watch ever sounds on a clean stream, however long it is and
-    however often one looks, if rows are independent draws like the clean ones. Where neighbours are alike
-    (video), set `block` to the number of rows after which they no longer are: the reference is then resampled
-    in blocks and the test bets on every `block`-th row only.
+    `false_alarm_rate` is the chance that the alarm ever sounds on a clean stream, however long it is and
+    however often you look, if rows are independent draws like the clean ones. Where neighbouring rows are
+    correlated (video), set `block` to the number of consecutive rows that may be: the reference is then
+    resampled in blocks and the test bets on every `block`-th row only.
 
     An update costs the same few microseconds per row for any window. Memory is that of the window and of the
     reference's margins.
     """
 
     title: ClassVar[str] = "Volatility in Certainty over the stream"
+    kept_as = "VolatilityWatch"
+    columns = ("row", "certainty", "log_vc", "p_value", "log_evidence")
 
     def __init__(self, window: int = 1000, *, false_alarm_rate: float = 0.01, block: int = 1) -> None:
         if not window >= FEWEST:
-            raise InputError(f"expected a window of at least {FEWEST} rows, got {window}")
-        if not 0 < false_alarm_rate < 1:
-            raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
+            raise InputError(
+                f"expected a window of at least {FEWEST} rows, got {window}; choose a larger one"
+            )
+        super().__init__(false_alarm_rate=false_alarm_rate, block=block)
         self.window = window
-        self.false_alarm_rate = false_alarm_rate
-        self.block = block
         self.classes_ = 0
         self.evidence_: Evidence | None = None
         self.reset()
@@ -119,61 +116,54 @@ class VolatilityWatch:
     def calibrate(self, reference: Any, *, resamples: int = 1000, seed: int = 0) -> Self:
         """Learn what is normal from clean probabilities or a Trace, at least one window; more is better.
 
-        With block > 1 the rows must come in the order of a stream.
+        With block > 1 the rows must be in the order of the stream.
         """
-        rows = taken(reference)
-        found = Reference.of(rows, self.window, block=self.block, resamples=resamples, seed=seed)
+        rows = as_rows(reference)
+        found = CleanReference.of(rows, self.window, block=self.block, resamples=resamples, seed=seed)
         evidence = Evidence(found, self.false_alarm_rate)
         self.classes_, self.evidence_ = rows.shape[1], evidence
         return self.reset()
 
     def is_calibrated_on(self, reference: Any, *, resamples: int = 1000, seed: int | None = None) -> bool:
         """Whether `calibrate` was given these rows; with `seed`, whether it also drew the same windows."""
-        rows, mine = checked(reference), self.reference
+        rows, mine = checked_rows(reference), self.reference
         if (len(rows), rows.shape[1]) != (mine.rows, self.classes_):
             return False
-        other = Reference.of(rows, self.window, block=self.block, resamples=resamples, seed=seed or 0)
+        other = CleanReference.of(rows, self.window, block=self.block, resamples=resamples, seed=seed or 0)
         return np.array_equal(mine.margins, other.margins) and (
             seed is None or np.array_equal(mine.log_vcs, other.log_vcs)
         )
 
-    def reset(self) -> Self:
-        """Forget the stream, keep the reference: for a new stream, or after an alarm was dealt with."""
+    def _forget(self) -> None:
         self.rolling_ = RollingVolatility(self.window)
-        self.rows_ = 0
         self.bad_rows_ = 0
-        self.history_: deque[tuple[float, ...]] = deque(maxlen=REMEMBERED)
         if self.evidence_ is not None:
             self.evidence_ = Evidence(self.evidence_.reference, self.false_alarm_rate)
-        return self
 
     @property
-    def reference(self) -> Reference:
-        return self._fitted().reference
+    def reference(self) -> CleanReference:
+        return self._calibrated_evidence().reference
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of settings and clean reference; what the stream did does not change it."""
-        settings = (self.window, self.false_alarm_rate, self.block, self.classes_)
-        return digest(settings, self.reference.margins)
+    def _reference_facts(self) -> tuple[Any, ...]:
+        return self.classes_, self.reference.margins
 
     def update(self, probabilities: Any) -> VolatilityState:
-        """Take one or many rows, in order, as an array, a tensor or a Trace.
+        """Add one or many rows, in order, as an array, a tensor or a Trace.
 
-        How a stream is cut into updates makes no difference to window, evidence or alarm. A row that is no
+        How a stream is cut into updates makes no difference to window, evidence or alarm. A row that is not a
         probability distribution over the classes of the reference is an alarm of its own kind; it is left
-        out and the watch goes on.
+        out and the watch continues.
         """
-        evidence = self._fitted()
+        evidence = self._calibrated_evidence()
         certainty = margin(probabilities, self.classes_)
         if certainty is not None:
-            self._take([certainty], evidence)
+            self._add_margins([certainty], evidence)
             return self._state(0)
-        rows = taken(probabilities)
+        rows = as_rows(probabilities)
         bad = bad_rows(rows) if rows.shape[1] == self.classes_ else np.ones(len(rows), bool)
         count = int(bad.sum())
         self.bad_rows_ += count
-        self._take(margins(rows[~bad] if count else rows).tolist(), evidence)
+        self._add_margins(margins(rows[~bad] if count else rows).tolist(), evidence)
         return self._state(count)
 
     def state_now(self) -> VolatilityState:
@@ -181,25 +171,22 @@ class VolatilityWatch:
 
     @tabled
     def to_frame(self) -> pd.DataFrame:
-        """A row per full window, the last 1,000: the row it ends with, its mean certainty and on which side
-        of the reference's that lies, log VC, p-value and log evidence."""
-        columns = ["row", "certainty", "log_vc", "p_value", "log_evidence"]
-        frame = pd.DataFrame(list(self.history_), columns=columns, dtype=float)
-        frame["row"] = frame["row"].astype(int)
+        """A row per full window, the last 1,000: the row it ends with, its mean certainty and whether that is
+        more or less than the reference's, log VC, p-value and log evidence."""
+        frame = super().to_frame()
         clean = self.reference.certainty if len(frame) else math.nan
         frame.insert(2, "direction", [LESS if mean < clean else MORE for mean in frame["certainty"]])
         return frame
 
     def summary(self, state: VolatilityState | None = None) -> str:
-        """What was seen so far; with `state`, its verdict rather than that over everything."""
+        """What was seen so far; with `state`, the verdict of that state."""
         reference = self.reference
         state = state or self._state(self.bad_rows_)
         return (
             f"{self.rows_} predictions watched in windows of {self.window}; clean ones have a mean certainty "
             f"of {reference.certainty:.3f} and windows a log VC of {reference.mean:.2f} ± "
-            f"{reference.deviation:.2f}. {state.summary()} On a clean stream of "
-            f"independent rows the alarm sounds with a chance of at most {self.false_alarm_rate:.1%}, ever. "
-            f"{self.bad_rows_} rows were no probabilities."
+            f"{reference.deviation:.2f}. {state.summary()} {self._promise()} "
+            f"{self.bad_rows_} rows were not probabilities."
         )
 
     def plot(self) -> "Figure":
@@ -207,39 +194,12 @@ class VolatilityWatch:
 
         return watch_figure(self.to_frame(), self.reference, self.false_alarm_rate)
 
-    def state(self) -> dict[str, Any]:
-        return {
-            "window": self.window,
-            "false_alarm_rate": self.false_alarm_rate,
-            "block": self.block,
-            "classes": self.classes_,
-            "evidence": self.evidence_,
-            "held": np.array(self.rolling_.arrivals) if self.rows_ else None,
-            "rows": self.rows_,
-            "bad_rows": self.bad_rows_,
-            "history": np.array(self.history_) if self.history_ else None,
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        watch = cls(state["window"], false_alarm_rate=state["false_alarm_rate"], block=state["block"])
-        watch.classes_, watch.evidence_ = state["classes"], state["evidence"]
-        if state["held"] is not None:
-            watch.rolling_ = RollingVolatility(watch.window, state["held"].tolist())
-        watch.rows_, watch.bad_rows_ = state["rows"], state["bad_rows"]
-        if state["history"] is not None:
-            watch.history_.extend(map(tuple, state["history"].tolist()))
-        return watch
-
-    def _fitted(self) -> Evidence:
+    def _calibrated_evidence(self) -> Evidence:
         if self.evidence_ is None:
-            raise NotFittedError(
-                "expected a calibrated VolatilityWatch, got one that was not; "
-                "call calibrate(clean_probabilities) first"
-            )
+            raise self._not_calibrated("clean_probabilities")
         return self.evidence_
 
-    def _take(self, certainties: list[float], evidence: Evidence) -> None:
+    def _add_margins(self, certainties: list[float], evidence: Evidence) -> None:
         window, block, start = self.window, self.block, 0
         while start < len(certainties):
             # Up to the end of a window that shares no row with the one before it.
@@ -255,12 +215,12 @@ class VolatilityWatch:
                 self.history_.append((self.rows_, certainty, log_vc, p_value, evidence.log_evidence))
 
     def _state(self, bad: int) -> VolatilityState:
-        evidence, rolling = self._fitted(), self.rolling_
-        reference, held, log_vc = evidence.reference, len(rolling.arrivals), rolling.log_vc
-        full = held == self.window
+        evidence, rolling = self._calibrated_evidence(), self.rolling_
+        reference, window_rows, log_vc = evidence.reference, len(rolling.arrivals), rolling.log_vc
+        full = window_rows == self.window
         return VolatilityState(
             self.rows_,
-            held,
+            window_rows,
             full,
             log_vc,
             reference.mean,

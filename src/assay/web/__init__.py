@@ -1,4 +1,4 @@
-"""Pages and services that listen on this machine: people annotate inputs, programs ask a guard."""
+"""Pages and services on this machine: people annotate inputs, programs ask a guard."""
 
 from assay.extras import expect_installed
 

@@ -1,4 +1,4 @@
-"""The annotation page: a name, one item after another, a score by key or touch, labels on disk."""
+"""The annotation page: asks for a name, shows one item after another, and stores each score."""
 
 import asyncio
 import unicodedata
@@ -26,11 +26,11 @@ from assay.web.token import TokenRequired
 from assay.web.visitors import OwnPagesOnly
 
 SCALE = ((0.0, "wrong"), (0.25, "mostly wrong"), (0.5, "half"), (0.75, "mostly right"), (1.0, "right"))
-QUESTION = "How right is it to be sure of this?"
+QUESTION = "How right is the model to be confident about this?"
 GUIDELINE = (
     "Say how far you agree that this is what the model is meant to recognise: 1 if you fully agree, 0 if not "
-    "at all, and between if it is in part so or hard to tell. Judge each one by itself. If you cannot tell "
-    "at all, skip it."
+    "at all, and something between if you agree in part or find it hard to tell. Judge each one by itself. "
+    "If you cannot tell at all, skip it."
 )
 LARGEST_ANSWER = 10_000
 BODY_SECONDS = 20.0
@@ -45,7 +45,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class AnnotationPage:
-    """What the routes answer, from a queue, a question and a guideline."""
+    """The routes of the page, for a queue, a question and a guideline."""
 
     queue: AnnotationQueue
     question: str = QUESTION
@@ -54,52 +54,52 @@ class AnnotationPage:
     def application(self) -> ASGIApp:
         """The page behind the store's token."""
         routes = [
-            Route("/", self._answered(self._name), methods=["GET", "POST"]),
-            Route("/by/{annotator:path}", self._answered(self._item), methods=["GET", "POST"]),
+            Route("/", self._endpoint(self._name), methods=["GET", "POST"]),
+            Route("/by/{annotator:path}", self._endpoint(self._item), methods=["GET", "POST"]),
             *(Route(f"/{name}", _static(name)) for name in ("annotation.css", "annotation.js")),
         ]
-        app = TokenRequired(Starlette(routes=routes), self.queue.store.token, _unasked)
-        return OwnPagesOnly(app, _refused)
+        app = TokenRequired(Starlette(routes=routes), self.queue.store.token, _token_missing)
+        return OwnPagesOnly(app, _error_response)
 
-    def _answered(self, answer: Callable[[Request, dict[str, str]], Response]) -> Callable[..., object]:
-        """Work off the event loop; what cannot be done is said in one sentence."""
+    def _endpoint(self, answer: Callable[[Request, dict[str, str]], Response]) -> Callable[..., object]:
+        """Run `answer` off the event loop; an error becomes a response of one sentence."""
 
         async def endpoint(request: Request) -> Response:
             try:
-                given = await _fields(request)
-                response = await run_in_threadpool(answer, request, given)
+                fields = await _fields(request)
+                response = await run_in_threadpool(answer, request, fields)
             except StorageError as error:
-                response = _refused(507, str(error))
+                response = _error_response(507, str(error))
             except AssayError as error:
-                response = _refused(422, str(error))
+                response = _error_response(422, str(error))
             except TimeoutError:
-                response = _refused(408, f"expected the whole answer within {BODY_SECONDS:g} seconds")
+                response = _error_response(408, f"expected the whole answer within {BODY_SECONDS:g} seconds")
             except ClientDisconnect:
-                response = _refused(400, "the browser went away before it had sent its answer")
+                response = _error_response(400, "the browser disconnected before it had sent its answer")
             response.headers.update(HEADERS)
             return response
 
         return endpoint
 
-    def _name(self, request: Request, given: dict[str, str]) -> Response:
-        trouble = None
+    def _name(self, request: Request, fields: dict[str, str]) -> Response:
+        problem = None
         if request.method == "POST":
             try:
-                return _to_annotator(self.queue.name_of(given.get("name", "")))
+                return _to_annotator(self.queue.name_of(fields.get("name", "")))
             except InputError as error:
-                trouble = str(error)
+                problem = str(error)
         kind = "image" if self.queue.items.is_image else "text"
         return _page(
-            422 if trouble else 200,
-            view="name", heading="Annotate", kind=kind, guideline=self.guideline, trouble=trouble,
+            422 if problem else 200,
+            view="name", heading="Annotate", kind=kind, guideline=self.guideline, problem=problem,
         )  # fmt: skip
 
-    def _item(self, request: Request, given: dict[str, str]) -> Response:
+    def _item(self, request: Request, fields: dict[str, str]) -> Response:
         annotator = self.queue.name_of(request.path_params["annotator"])
         if request.method == "POST":
-            self.queue.take(_label(annotator, given))
+            self.queue.take(_label(annotator, fields))
             return _to_annotator(annotator)
-        turn = _asked(request, self.queue, annotator) or self.queue.next(annotator)
+        turn = _turn_in_address(request, self.queue, annotator) or self.queue.next(annotator)
         done, left = self.queue.progress(annotator)
         before = self.queue.before(annotator, turn)
         common = {"annotator": annotator, "done": done, "before": _address(annotator, before)}
@@ -109,16 +109,18 @@ class AnnotationPage:
             200,
             view="item", heading=f"{done + 1}", left=left, question=self.question, guideline=self.guideline,
             item=turn.item, repeat=turn.repeat, scale=SCALE, score=self.queue.score_of(annotator, turn),
-            **_shown(self.queue.items, self.queue.place_of[turn.item]), **common,
+            **_item_view(self.queue.items, self.queue.place_of[turn.item]), **common,
         )  # fmt: skip
 
 
-def _refused(status: int, sentence: str) -> Response:
+def _error_response(status: int, sentence: str) -> Response:
     return PlainTextResponse(f"{sentence}.", status_code=status, headers=HEADERS)
 
 
-def _unasked() -> Response:
-    return _refused(401, "this page needs the token in the address that was printed when it was started")
+def _token_missing() -> Response:
+    return _error_response(
+        401, "this page needs the token in the address that was printed when the server started"
+    )
 
 
 async def _fields(request: Request) -> dict[str, str]:
@@ -132,20 +134,20 @@ async def _fields(request: Request) -> dict[str, str]:
     return {name: values[-1] for name, values in fields.items()}
 
 
-def _label(annotator: str, given: dict[str, str]) -> Label:
+def _label(annotator: str, fields: dict[str, str]) -> Label:
     try:
-        turn = Turn(int(given["item"]), int(given["repeat"]))
-        score = float(given["score"]) if given["score"] else None
-        seconds = float(given["seconds"]) if given.get("seconds") else None
+        turn = Turn(int(fields["item"]), int(fields["repeat"]))
+        score = float(fields["score"]) if fields["score"] else None
+        seconds = float(fields["seconds"]) if fields.get("seconds") else None
     except (KeyError, ValueError) as error:
-        raise InputError(f"expected item, repeat and score, got {sorted(given)}; reload the page") from error
+        raise InputError(f"expected item, repeat and score, got {sorted(fields)}; reload the page") from error
     if score is not None and not 0 <= score <= 1:
-        raise InputError(f"expected a score from 0 to 1, got {score:g}; choose one of the scale")
+        raise InputError(f"expected a score from 0 to 1, got {score:g}; choose one on the scale")
     return Label(turn, annotator, score, seconds)
 
 
-def _asked(request: Request, queue: AnnotationQueue, annotator: str) -> Turn | None:
-    """The turn in the address, if the annotator has been there: the way back."""
+def _turn_in_address(request: Request, queue: AnnotationQueue, annotator: str) -> Turn | None:
+    """The turn in the address, if the annotator has judged it: a way to go back."""
     item, _, repeat = request.query_params.get("turn", "").partition(".")
     if not (item.isdecimal() and repeat.isdecimal() and len(item + repeat) < 20):
         return None
@@ -161,7 +163,7 @@ def _to_annotator(annotator: str) -> Response:
     return RedirectResponse(f"/by/{quote(annotator, safe='')}", status_code=303)
 
 
-def _shown(items: AnnotationItems, place: int) -> dict[str, object]:
+def _item_view(items: AnnotationItems, place: int) -> dict[str, object]:
     if not items.is_image:
         return {"image": None, "text": visible(items.text(place))}
     pixels = items.inputs[place].numpy()
@@ -169,7 +171,7 @@ def _shown(items: AnnotationItems, place: int) -> dict[str, object]:
 
 
 def visible(text: str) -> str:
-    """Control characters as their symbols: nothing in a sampled text may act, or hide.
+    """The text with control characters shown as symbols, so that nothing in it can act or hide.
 
     >>> visible("a\\x00b\\u202ec")
     'a\\u2400b\\ufffdc'

@@ -1,4 +1,4 @@
-"""The body of a request, part by part, and never more of it than allowed."""
+"""The body of a request, part by part, up to a limit."""
 
 from collections.abc import AsyncIterator
 
@@ -10,7 +10,7 @@ class TooLarge(Exception):
 
 
 async def body_of(request: Request, most: int) -> AsyncIterator[bytes]:
-    """What a client sends, until it would be more than `most` bytes; a length that says so is believed."""
+    """What a client sends, up to `most` bytes; a longer declared length is refused at once."""
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and (len(declared) > 18 or int(declared) > most):
         raise TooLarge

@@ -1,4 +1,4 @@
-"""A port of this machine: taken before anybody is told its address, served until somebody stops it."""
+"""A port of this machine: opened before its address is printed, served until somebody stops it."""
 
 import asyncio
 import ipaddress
@@ -26,33 +26,33 @@ def is_this_machine(host: str) -> bool:
         return host == "localhost"
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """Whoever comes at once waits instead of failing; what is sent goes out at once."""
+def listening_socket(host: str, port: int) -> socket.socket:
+    """An open port: clients that connect early wait instead of failing, and what is sent goes out at once."""
     if not 0 <= port <= 65535:
         raise InputError(f"expected a port from 0 to 65535, got {port}; choose another --port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        found = socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family)
     except OSError as error:
-        # A name that leads nowhere has a negative number, of the resolver's own.
+        # An unknown name has a negative number, which only the resolver knows.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise InputError(
             f"expected a free address, got {host}:{port} ({reason}); choose another --port or --host"
         ) from error
     # Connections inherit it. Without it the body of an answer waits 40 ms for the client to acknowledge its
     # headers; asyncio sets it by itself only on sockets whose protocol was named.
-    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return found
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
-def address_of(place: socket.socket) -> str:
+def address_of(listener: socket.socket) -> str:
     """What a client writes before the path."""
-    host, port = place.getsockname()[:2]
+    host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve_until_stopped(app: ASGIApp, place: socket.socket, grace: float, **options: Any) -> None:
-    """Until SIGTERM or SIGINT; then, when all is answered or `grace` seconds are over, exit with status 0."""
+def serve_until_stopped(app: ASGIApp, listener: socket.socket, grace: float, **options: Any) -> None:
+    """Serve until SIGTERM or SIGINT; exit with status 0 once all is answered or `grace` seconds are over."""
     config = uvicorn.Config(
         app,
         http=PromptConnection,
@@ -64,19 +64,19 @@ def serve_until_stopped(app: ASGIApp, place: socket.socket, grace: float, **opti
         **options,
     )
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it is done
-        signal.signal(number, _end)
-    uvicorn.Server(config).run(sockets=[place])
+        signal.signal(number, _exit_cleanly)
+    uvicorn.Server(config).run(sockets=[listener])
 
 
-def _end(*_: object) -> None:
+def _exit_cleanly(*_: object) -> None:
     raise SystemExit(0)
 
 
 class PromptConnection(H11Protocol):
-    """A connection that is closed once it has begun no request for a while.
+    """A connection that is closed after a while without a new request.
 
-    uvicorn waits for ever for the rest of a header, of a body that was refused, and for a client to read its
-    answer; a thousand such connections would keep everybody else out.
+    uvicorn waits forever for the rest of a header, for the rest of a refused body, and for a client to read
+    its answer; a thousand such connections would keep everybody else out.
     """
 
     idle_seconds = IDLE_SECONDS
@@ -84,20 +84,20 @@ class PromptConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._look_later()
+        self._check_later()
 
     def on_response_complete(self) -> None:
         self.answered += 1
         super().on_response_complete()
 
-    def _look_later(self) -> None:
-        self.loop.call_later(self.idle_seconds, self._look, self.answered)
+    def _check_later(self) -> None:
+        self.loop.call_later(self.idle_seconds, self._close_if_idle, self.answered)
 
-    def _look(self, answered_before: int) -> None:
+    def _close_if_idle(self, answered_before: int) -> None:
         if self not in self.connections:  # it is gone
             return
         busy = self.cycle is not None and not self.cycle.response_complete
         if not busy and self.answered == answered_before:
             self.transport.abort()
         else:
-            self._look_later()
+            self._check_later()

@@ -1,4 +1,4 @@
-"""What Prometheus is told of a guard at work: one prefix, base units, never a label per neuron."""
+"""What Prometheus reads about a guard in operation: one prefix, base units, never a label per neuron."""
 
 import math
 from collections.abc import Iterable
@@ -7,14 +7,15 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
-from assay.operation import Answer, Watch
+from assay.guard import Answer
+from assay.operation import Watch
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 class Metrics:
-    """Counters of requests, and the watch's state as it is when somebody asks."""
+    """Counters of requests, and the watch's state at the moment of asking."""
 
     def __init__(self, watch: Watch, facts: dict[str, str]) -> None:
         registry = CollectorRegistry()
@@ -35,14 +36,18 @@ class Metrics:
         self.model = _seconds("assay_model_seconds", "The network's forward pass of a request", registry)
         self.monitor = _seconds("assay_monitor_seconds", "The monitor's scores of a request", registry)
         self.waiting = Gauge(
-            "assay_requests_waiting", "Requests with a place and not answered", registry=registry
+            "assay_requests_waiting", "Requests accepted and not yet answered", registry=registry
         )
-        self.reading = Gauge("assay_requests_reading", "Requests whose body is on its way", registry=registry)
+        self.reading = Gauge(
+            "assay_requests_reading", "Requests whose body is still arriving", registry=registry
+        )
         self.kept = Gauge(
-            "assay_state_kept_timestamp_seconds", "When the counts were last on disk", registry=registry
+            "assay_state_kept_timestamp_seconds",
+            "When the counts were last written to disk",
+            registry=registry,
         )
         Info("assay_build", "What is running", registry=registry).info(facts)
-        registry.register(_Watched(watch))
+        registry.register(_WatchCollector(watch))
 
     def add(self, answer: Answer) -> None:
         cancelled = int(answer.verdict.alarm.sum())
@@ -55,7 +60,7 @@ class Metrics:
         return bytes(generate_latest(self.registry))
 
 
-class _Watched:
+class _WatchCollector:
     """The watch's state, read when it is collected."""
 
     def __init__(self, watch: Watch) -> None:
@@ -65,8 +70,8 @@ class _Watched:
         return []
 
     def collect(self) -> Iterable[Any]:
-        state = self.watch.state
-        yield _gauge("assay_uncounted_rows", "Rows that no bin has a place for", state.uncounted)
+        state = self.watch.state_now()
+        yield _gauge("assay_uncounted_rows", "Rows that fall into no bin", state.uncounted)
         if (found := state.volatility) is not None:
             log_vc = found.log_vc if found.full else math.nan
             yield _gauge("assay_log_vc", "log VC of the last window, NaN until it is full", log_vc)
@@ -79,10 +84,10 @@ class _Watched:
             yield _gauge("assay_drift_evidence", "Evidence that the stream changed", drift.evidence)
             yield _gauge("assay_drift_alarm", "1 once the evidence was decisive", float(drift.alarm))
         if state.estimates is not None:
-            yield from _accuracies(state.estimates.estimates)
+            yield from _accuracy_gauges(state.estimates.estimates)
 
 
-def _accuracies(estimates: Iterable[Any]) -> Iterable[Any]:
+def _accuracy_gauges(estimates: Iterable[Any]) -> Iterable[Any]:
     found = list(estimates)
     for name, part in (("", "value"), ("_lower", "lower"), ("_upper", "upper")):
         family = GaugeMetricFamily(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.operation import Answer
+from assay.guard import Answer
 
 TYPES = {
     "BOOL": np.bool_,
@@ -26,15 +26,15 @@ TYPES = {
 TEXT = "BYTES"
 OUTPUTS = ("prediction", "score", "alarm", "logits")
 LONGEST_NAME = 200
-"""Letters of an input's name and of a request's id: both come back in answers and in the log."""
+"""Characters in an input's name and in a request's id: both come back in answers and in the log."""
 MOST_AXES = 32
 LARGEST_SIZE = 2**31
 LONGEST_NUMBER = 26
-"""Letters that JSON needs for one number at most: sign, 17 digits, point, exponent, comma and blank."""
+"""Characters that JSON needs for one number at most: sign, 17 digits, point, exponent, comma and space."""
 
 
-def parsed(body: bytes, most_rows: int) -> tuple[dict[str, Any], Any]:
-    """The request and the inputs in it: one tensor, a dict of several by name, or texts."""
+def parse_request(body: bytes, most_rows: int) -> tuple[dict[str, Any], Any]:
+    """The request and its inputs: one tensor, a dict of several by name, or texts."""
     request = _object(body)
     parts = request.get("inputs")
     if not isinstance(parts, list) or not parts or not all(isinstance(part, dict) for part in parts):
@@ -51,10 +51,12 @@ def parsed(body: bytes, most_rows: int) -> tuple[dict[str, Any], Any]:
     return request, next(iter(named.values())) if len(named) == 1 else named
 
 
-def answered(request: dict[str, Any], answer: Answer, model: str, version: str, most_bytes: int) -> bytes:
+def response_body(
+    request: dict[str, Any], answer: Answer, model: str, version: str, most_bytes: int
+) -> bytes:
     """The response to a request: prediction, score and alarm, or the outputs it asks for, each once.
 
-    The numbers of an answer are bounded as a request is, before any of them is written.
+    The size of an answer is bounded like that of a request, before any number is written.
     """
     asked = dict.fromkeys(output["name"] for output in request.get("outputs") or []) or OUTPUTS[:3]
     found = {name: _output(name, answer) for name in asked}
@@ -65,7 +67,7 @@ def answered(request: dict[str, Any], answer: Answer, model: str, version: str, 
             f"{LONGEST_NUMBER} each; send fewer rows or ask for fewer outputs"
         )
     outputs = [
-        {"name": name, "datatype": kind, "shape": list(values.shape), "data": _plain(values)}
+        {"name": name, "datatype": kind, "shape": list(values.shape), "data": _json_values(values)}
         for name, (values, kind) in found.items()
     ]
     response: dict[str, Any] = {"model_name": model, "model_version": version, "outputs": outputs}
@@ -84,7 +86,7 @@ def _output(name: str, answer: Answer) -> tuple[Tensor, str]:
     }[name]
 
 
-def _plain(values: Tensor) -> list[Any]:
+def _json_values(values: Tensor) -> list[Any]:
     """JSON has no NaN and no infinity: null stands for them."""
     flat: list[Any] = values.flatten().tolist()
     if values.is_floating_point() and not torch.isfinite(values).all():
@@ -107,7 +109,7 @@ def _object(body: bytes) -> dict[str, Any]:
     if not isinstance(request, dict):
         raise InputError(f"expected a JSON object, got {type(request).__name__}")
     if isinstance(request.get("id"), str) and len(request["id"]) > LONGEST_NAME:
-        raise InputError(f"expected an id of at most {LONGEST_NAME} letters, got a longer one")
+        raise InputError(f"expected an id of at most {LONGEST_NAME} characters, got a longer one")
     return request
 
 
@@ -124,7 +126,8 @@ def _name(part: dict[str, Any]) -> str:
     name = part.get("name")
     if not isinstance(name, str) or len(name) > LONGEST_NAME:
         raise InputError(
-            f"expected every input to have a name of at most {LONGEST_NAME} letters, got {reprlib.repr(name)}"
+            f"expected every input to have a name of at most {LONGEST_NAME} characters, got "
+            f"{reprlib.repr(name)}"
         )
     return name
 
@@ -159,14 +162,14 @@ def _values(part: dict[str, Any]) -> Any:
 
 
 def _check_range(array: np.ndarray, kind: np.dtype[Any], name: str, datatype: str) -> None:
-    """A number that its type cannot hold would come out as another one, or as infinity."""
+    """A number outside the range of its type would become another one, or infinity."""
     if not array.size:
         return
     low, high = _range(kind)
     for extreme in (array.min().item(), array.max().item()):
         if not low <= extreme <= high:
             raise InputError(
-                f"expected finite numbers from {low} to {high} in {name!r}, as {datatype} can hold, "
+                f"expected finite numbers from {low} to {high} in {name!r}, the range of {datatype}, "
                 f"got {extreme}; send another datatype, or leave such inputs out"
             )
 
@@ -175,7 +178,7 @@ def _range(kind: np.dtype[Any]) -> tuple[float, float]:
     if kind.kind == "f":
         limits = np.finfo(kind)
         return float(limits.min), float(limits.max)
-    # As whole numbers: the largest INT64 is no float.
+    # As whole numbers: the largest INT64 is not a float.
     return (0, 1) if kind.kind == "b" else (np.iinfo(kind).min, np.iinfo(kind).max)
 
 

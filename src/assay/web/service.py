@@ -1,9 +1,9 @@
 """The guard as a service: predictions with score and alarm over HTTP, in the v2 inference protocol.
 
-Two rules keep memory bounded: a request takes a place only while fewer than `limits.waiting` others are not
-answered, and the bodies of all of them together, also those still on their way, are never longer than that
-many of the longest. Others are told to come again (503). A body on its way takes no place: slow clients keep
-nobody out.
+Two rules keep memory bounded. A request gets a slot only while fewer than `limits.waiting` others are
+unanswered; and all bodies together, including those still arriving, never take more memory than that many of
+the longest allowed. Other clients are told to retry later (503). A body that is still arriving takes no slot,
+so slow clients keep nobody out.
 """
 
 import asyncio
@@ -24,21 +24,19 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from assay.errors import AssayError, InputError, StorageError
-from assay.guard import Guard
-from assay.network.inputs import form_of
-from assay.operation import Answer, Watch
+from assay.errors import InputError, StorageError
+from assay.operation import Watch
 from assay.version import VERSION
 from assay.web.body import TooLarge, body_of
 from assay.web.metrics import CONTENT_TYPE, Metrics
-from assay.web.protocol import answered, parsed
+from assay.web.protocol import parse_request, response_body
 from assay.web.token import TokenRequired
 from assay.web.visitors import OwnPagesOnly
 
 OPEN_PATHS = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready")
-"""For whoever starts and stops services; they tell nothing of the guard."""
+"""For the system that starts and stops services; they say nothing about the guard."""
 
-BUSY = (503, "too many requests are waiting; come again", {"Retry-After": "1"})
+BUSY = (503, "too many requests are waiting; retry later", {"Retry-After": "1"})
 
 log = logging.getLogger("assay.service")
 
@@ -48,11 +46,11 @@ class Limits:
     """How much a client may ask for."""
 
     body: int = 16 * 2**20
-    """Bytes of a request, and of the numbers in its answer."""
+    """Most bytes per request, and per answer."""
     rows: int = 256
-    """Rows of a request."""
+    """Most rows per request."""
     waiting: int = 32
-    """Requests taken and not answered."""
+    """Most requests accepted and not yet answered."""
     seconds: float = 30.0
     """From the end of a body to its answer."""
     body_seconds: float = 20.0
@@ -69,9 +67,9 @@ class Limits:
 class Service:
     """The application of one watched guard; `service.app` runs under any ASGI server.
 
-    `state` is the file that counts are kept in, every `every` seconds and at the end, and taken up from at
-    the start. Without a `token` everybody is answered who can reach it. `hosts` are names that clients know
-    the service by, besides those of this machine.
+    `state` is the file that keeps the counts: read at the start, written every `every` seconds and at the
+    end. Without a `token` it answers everybody who can reach it. `hosts` are names that clients call the
+    service by, besides those of this machine.
     """
 
     def __init__(
@@ -86,17 +84,17 @@ class Service:
         hosts: Collection[str] = (),
     ) -> None:
         if not every > 0:
-            raise InputError(f"expected a positive number of seconds between two writings, got {every}")
+            raise InputError(f"expected a positive number of seconds between two writes, got {every}")
         self.watch = watch
         self.name = name
         self.state = state
         self.every = every
         self.limits = limits or Limits()
         self.version = watch.guard.fingerprint[:12]
-        self.metrics = Metrics(watch, self._facts())
+        self.metrics = Metrics(watch, self._build_facts())
         self.workers = ThreadPoolExecutor(self.limits.workers, thread_name_prefix="guard")
-        self.taken = self.reading = 0
-        self.held = 0
+        self.waiting = self.reading = 0
+        self.body_bytes = 0
         """Bytes of bodies in memory."""
         self.ready = False
         if state is not None:
@@ -106,28 +104,28 @@ class Service:
     def _application(self, token: str | None, hosts: Collection[str]) -> Any:
         model = f"/v2/models/{self.name}"
         routes = [
-            Route("/healthz", _live),
+            Route("/healthz", _alive),
             Route("/readyz", self._readiness),
-            Route("/metrics", self._told),
-            Route("/v2", self._server),
-            Route("/v2/health/live", _live),
+            Route("/metrics", self._metrics_page),
+            Route("/v2", self._server_facts),
+            Route("/v2/health/live", _alive),
             Route("/v2/health/ready", self._readiness),
-            Route(model, self._model),
+            Route(model, self._model_facts),
             Route(f"{model}/ready", self._readiness),
             Route(f"{model}/infer", self._infer, methods=["POST"]),
         ]
         app: ASGIApp = Starlette(
             routes=routes,
-            lifespan=self._running,
-            exception_handlers={HTTPException: self._unknown, Exception: self._broken},
+            lifespan=self._lifespan,
+            exception_handlers={HTTPException: self._handle_http_error, Exception: self._handle_crash},
         )
         if token is not None:
-            app = TokenRequired(app, token, self._unasked, OPEN_PATHS)
-        return OwnPagesOnly(app, self._refused, hosts)
+            app = TokenRequired(app, token, self._refuse_without_token, OPEN_PATHS)
+        return OwnPagesOnly(app, self._refuse, hosts)
 
     @asynccontextmanager
-    async def _running(self, _: Starlette) -> AsyncIterator[None]:
-        keeping = asyncio.create_task(self._keep_going())
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        keeping = asyncio.create_task(self._keep_regularly())
         self.ready = True
         try:
             yield
@@ -137,15 +135,15 @@ class Service:
             with suppress(asyncio.CancelledError):
                 await keeping
             await asyncio.to_thread(self.workers.shutdown)
-            await asyncio.to_thread(self._keep)
+            await asyncio.to_thread(self._keep_counts)
 
-    async def _keep_going(self) -> None:
+    async def _keep_regularly(self) -> None:
         while True:
             await asyncio.sleep(self.every)
-            # A writing that has begun is finished, also when the service ends meanwhile.
-            await asyncio.shield(asyncio.to_thread(self._keep))
+            # A write that has begun is finished, even if the service ends meanwhile.
+            await asyncio.shield(asyncio.to_thread(self._keep_counts))
 
-    def _keep(self) -> None:
+    def _keep_counts(self) -> None:
         if self.state is None:
             return
         try:
@@ -157,24 +155,24 @@ class Service:
     async def _infer(self, request: Request) -> Response:
         start = time.perf_counter()
         try:
-            return await self._placed(await self._body(request))
+            return await self._answer_in_slot(await self._read_body(request))
         except _Refusal as refusal:
-            return self._refused(refusal.status, refusal.sentence, refusal.headers)
+            return self._refuse(refusal.status, refusal.sentence, refusal.headers)
         finally:
             self.metrics.request.observe(time.perf_counter() - start)
 
-    async def _body(self, request: Request) -> bytes:
-        """The whole body, which counts as held until `_left`."""
+    async def _read_body(self, request: Request) -> bytes:
+        """The whole body; its memory is reserved until `_release_slot`."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":  # any other a page of another site could send without being asked
+        if kind != "application/json":  # a page of another site could send any other without asking
             raise _Refusal(415, f"expected Content-Type: application/json, got {kind[:100]!r}")
-        if self.taken >= self.limits.waiting:
+        if self.waiting >= self.limits.waiting:
             raise _Refusal(*BUSY)
         try:
-            with self._reading() as parts:
+            with self._body_parts() as parts:
                 async with asyncio.timeout(self.limits.body_seconds):
                     async for part in body_of(request, self.limits.body):
-                        self._hold(len(part))
+                        self._reserve_memory(len(part))
                         parts.append(part)
                 return b"".join(parts)
         except TimeoutError as error:
@@ -186,28 +184,28 @@ class Service:
             sentence = f"expected a body of at most {self.limits.body} bytes; send smaller batches"
             raise _Refusal(413, sentence) from error
         except ClientDisconnect as error:
-            raise _Refusal(400, "the client went away before it had sent its request") from error
+            raise _Refusal(400, "the client left before it had sent its whole request") from error
 
     @contextmanager
-    def _reading(self) -> Iterator[list[bytes]]:
-        """The parts of a body on its way; if it does not come whole, they are let go."""
+    def _body_parts(self) -> Iterator[list[bytes]]:
+        """The parts of a body that is arriving; if it does not arrive whole, their memory is released."""
         parts: list[bytes] = []
         self._count_reading(1)
         try:
             yield parts
         except BaseException:
-            self.held -= sum(map(len, parts))
+            self.body_bytes -= sum(map(len, parts))
             raise
         finally:
             self._count_reading(-1)
 
-    async def _placed(self, body: bytes) -> Response:
-        """Answer a body that has a place until nothing of it is left in memory."""
-        if self.taken >= self.limits.waiting:  # taken while the body came
-            self.held -= len(body)
+    async def _answer_in_slot(self, body: bytes) -> Response:
+        """Answer a body, which keeps its slot until nothing of it is in memory."""
+        if self.waiting >= self.limits.waiting:  # others came while the body arrived
+            self.body_bytes -= len(body)
             raise _Refusal(*BUSY)
-        self._count_taken(1)
-        computing = asyncio.get_running_loop().run_in_executor(self.workers, self._computed, body)
+        self._count_waiting(1)
+        computing = asyncio.get_running_loop().run_in_executor(self.workers, self._compute, body)
         try:
             async with asyncio.timeout(self.limits.seconds):
                 content = await asyncio.shield(computing)
@@ -218,65 +216,47 @@ class Service:
             raise _Refusal(400, str(error)) from error
         finally:
             if computing.done():
-                self._left(len(body), computing)
-            else:  # it cannot be stopped, and keeps its place until it is done
-                computing.add_done_callback(partial(self._left, len(body)))
+                self._release_slot(len(body), computing)
+            else:  # it cannot be stopped, and keeps its slot until it is done
+                computing.add_done_callback(partial(self._release_slot, len(body)))
         self.metrics.requests.labels("200").inc()
         return Response(content, media_type="application/json")
 
-    def _hold(self, size: int) -> None:
-        if self.held + size > self.limits.waiting * self.limits.body:
+    def _reserve_memory(self, size: int) -> None:
+        if self.body_bytes + size > self.limits.waiting * self.limits.body:
             raise _Refusal(*BUSY)
-        self.held += size
+        self.body_bytes += size
 
-    def _left(self, size: int, computing: "asyncio.Future[bytes]") -> None:
-        self.held -= size
-        self._count_taken(-1)
+    def _release_slot(self, size: int, computing: "asyncio.Future[bytes]") -> None:
+        self.body_bytes -= size
+        self._count_waiting(-1)
         if not computing.cancelled():
-            computing.exception()  # perhaps nobody waits for it any more
+            computing.exception()  # read it, since perhaps nobody waits for it any more
 
-    def _count_taken(self, change: int) -> None:
-        self.taken += change
-        self.metrics.waiting.set(self.taken)
+    def _count_waiting(self, change: int) -> None:
+        self.waiting += change
+        self.metrics.waiting.set(self.waiting)
 
     def _count_reading(self, change: int) -> None:
         self.reading += change
         self.metrics.reading.set(self.reading)
 
-    def _computed(self, body: bytes) -> bytes:
-        request, inputs = parsed(body, self.limits.rows)
-        answer = self._answer(inputs)
+    def _compute(self, body: bytes) -> bytes:
+        request, inputs = parse_request(body, self.limits.rows)
+        answer = self.watch.answer(inputs)
         self.metrics.add(answer)
-        return answered(request, answer, self.name, self.version, self.limits.body)
-
-    def _answer(self, inputs: Any) -> Answer:
-        """What the guard says; inputs that the network cannot take are the client's mistake."""
-        guard = self.watch.guard
-        if not isinstance(guard, Guard):
-            return self.watch.answer(inputs)
-        inputs = guard.network.encode(inputs)
-        try:
-            return self.watch.answer(inputs)
-        except (RuntimeError, TypeError, IndexError, ValueError) as error:
-            known, given = guard.network.form, form_of(inputs)
-            if known == given or isinstance(error, AssayError):
-                raise  # such inputs it could take before, so the fault is ours
-            like = f" such as {_shown(known)}" if known else ""
-            raise InputError(
-                f"expected inputs that the network can take{like}, got {_shown(given)} "
-                f"({str(error).splitlines()[0]:.200})"
-            ) from error
+        return response_body(request, answer, self.name, self.version, self.limits.body)
 
     async def _readiness(self, _: Request) -> Response:
         return PlainTextResponse("ready\n" if self.ready else "starting\n", 200 if self.ready else 503)
 
-    async def _told(self, _: Request) -> Response:
+    async def _metrics_page(self, _: Request) -> Response:
         return Response(await asyncio.to_thread(self.metrics.text), media_type=CONTENT_TYPE)
 
-    async def _server(self, _: Request) -> Response:
+    async def _server_facts(self, _: Request) -> Response:
         return JSONResponse({"name": "assay", "version": VERSION, "extensions": []})
 
-    async def _model(self, _: Request) -> Response:
+    async def _model_facts(self, _: Request) -> Response:
         outputs = [
             {"name": "prediction", "datatype": "INT64", "shape": [-1]},
             {"name": "score", "datatype": "FP64", "shape": [-1]},
@@ -286,34 +266,32 @@ class Service:
         facts = {"name": self.name, "versions": [self.version], "platform": "assay_guard"}
         return JSONResponse(facts | {"inputs": [], "outputs": outputs})
 
-    async def _unknown(self, request: Request, error: Exception) -> Response:
+    async def _handle_http_error(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return self._refused(error.status_code, f"{error.detail}: {request.method} {request.url.path[:200]}")
+        return self._refuse(error.status_code, f"{error.detail}: {request.method} {request.url.path[:200]}")
 
-    async def _broken(self, request: Request, error: Exception) -> Response:
-        return self._refused(500, f"{type(error).__name__} in {request.url.path[:200]}")
+    async def _handle_crash(self, request: Request, error: Exception) -> Response:
+        return self._refuse(500, f"{type(error).__name__} in {request.url.path[:200]}")
 
-    def _unasked(self) -> Response:
-        return self._refused(
-            401, "this service asks for a token: send Authorization: Bearer with the one it was started with"
+    def _refuse_without_token(self) -> Response:
+        return self._refuse(
+            401, "this service needs a token: send Authorization: Bearer with the one it was started with"
         )
 
-    def _refused(self, status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
-        """One sentence for the client, one line in the log, in which nothing that a client sent can act."""
+    def _refuse(self, status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
+        """One sentence for the client, one line in the log, without control characters from the client."""
         plain = "".join(letter if letter.isprintable() else " " for letter in sentence)
         log.warning("%d %s", status, " ".join(plain.split()))
         self.metrics.requests.labels(str(status)).inc()
         return JSONResponse({"error": sentence}, status_code=status, headers=headers)
 
-    def _facts(self) -> dict[str, str]:
+    def _build_facts(self) -> dict[str, str]:
         guard = self.watch.guard
-        held = guard.monitor if isinstance(guard, Guard) else guard.metadata["monitor"]
-        network = guard.network.fingerprint if isinstance(guard, Guard) else guard.metadata["network"]
         return {
             "version": VERSION,
             "guard": guard.fingerprint,
-            "network": network,
-            "monitor": str(held).partition("(")[0],
+            "network": guard.network_fingerprint,
+            "monitor": guard.monitor_name,
         }
 
 
@@ -325,12 +303,5 @@ class _Refusal(Exception):
         self.status, self.sentence, self.headers = status, sentence, headers
 
 
-async def _live(_: Request) -> Response:
+async def _alive(_: Request) -> Response:
     return PlainTextResponse("ok\n")
-
-
-def _shown(form: Any) -> str:
-    return ", ".join(
-        f"{name}: {str(kind).removeprefix('torch.')} ({', '.join(['rows', *map(str, shape)])})".lstrip(": ")
-        for name, (shape, kind) in form.items()
-    )

@@ -1,4 +1,4 @@
-"""The token that a server prints at start and asks of everyone who comes."""
+"""The token that a server asks every client for."""
 
 import hashlib
 import hmac
@@ -14,16 +14,16 @@ from assay.errors import InputError
 
 
 def new_token() -> str:
-    """128 bits that fit into an address."""
+    """128 random bits that fit into an address."""
     return secrets.token_urlsafe(16)
 
 
 def check_token(token: str) -> None:
-    """Refuse what would open the door to everybody, or what no client could send in a header."""
+    """Refuse a token that lets everybody in, or that no client could send in a header."""
     if not token or not all("!" <= letter <= "~" for letter in token):
         got = "an empty one" if not token else "one with other characters"
         raise InputError(
-            f"expected a token of letters, digits and signs of ASCII without blanks, got {got}; choose "
+            f"expected a token of ASCII letters, digits and signs without spaces, got {got}; choose "
             "another for --token or ASSAY_TOKEN, or leave both out"
         )
 
@@ -36,7 +36,7 @@ def cookie_name(token: str) -> str:
 class TokenRequired:
     """Lets a request through if it carries the token; `refused` answers any other, with status 401.
 
-    A browser brings it once in the address (`?token=`), is sent on without it and keeps it in a cookie; a
+    A browser sends it once in the address (`?token=`), is redirected without it and keeps it in a cookie; a
     program sends `Authorization: Bearer TOKEN`. Paths in `open_paths` need none.
     """
 
@@ -53,7 +53,7 @@ class TokenRequired:
             return
         request = Request(scope)
         if request.method == "GET" and self._is_token(request.query_params.get("token", "")):
-            await self._welcome(request)(scope, receive, send)
+            await self._redirect_with_cookie(request)(scope, receive, send)
         elif self._is_token(_bearer(request)) or self._is_token(
             request.cookies.get(cookie_name(self.token), "")
         ):
@@ -66,7 +66,7 @@ class TokenRequired:
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self.token.encode())
 
-    def _welcome(self, request: Request) -> Response:
+    def _redirect_with_cookie(self, request: Request) -> Response:
         """The same address without the token, so that it stays out of histories and bookmarks."""
         rest = urlencode([(key, value) for key, value in parse_qsl(request.url.query) if key != "token"])
         path = "/" + request.url.path.lstrip("/")  # two slashes would lead to another machine

@@ -1,4 +1,4 @@
-"""Pages of other sites may not speak to a server of this machine through the user's browser."""
+"""Keeps pages of other sites from reaching a server of this machine through the user's browser."""
 
 from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
@@ -14,9 +14,9 @@ class OwnPagesOnly:
     """Lets a request through if it names this server, and comes from no page or from one of its own.
 
     A page of another site can point its own name at this machine (DNS rebinding); its requests then carry
-    that name in `Host` (status 421). Or it posts here as it is; then the browser says so in `Origin` (403).
+    that name in `Host` (status 421). Or it posts here directly; then the browser says so in `Origin` (403).
     This server's names are those of this machine, the address a connection came in by, and `hosts`. Every
-    browser sends `Host`; what comes without it is a program.
+    browser sends `Host`; a request without it comes from a program.
     """
 
     def __init__(
@@ -26,14 +26,14 @@ class OwnPagesOnly:
         self.hosts = frozenset(host.strip("[]").lower() for host in (*THIS_MACHINE, *hosts))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = self._trouble(scope) if scope["type"] == "http" else None
+        answer = self._refusal(scope) if scope["type"] == "http" else None
         await (answer or self.app)(scope, receive, send)
 
-    def _trouble(self, scope: Scope) -> Response | None:
+    def _refusal(self, scope: Scope) -> Response | None:
         request = Request(scope)
         named, origin = request.headers.get("host", ""), request.headers.get("origin")
         reached, _ = scope.get("server") or ("", None)
-        if named and _name(f"//{named}") not in self.hosts | {reached.lower()}:
+        if named and _host_name(f"//{named}") not in self.hosts | {reached.lower()}:
             return self.refused(
                 421,
                 f"expected a request to one of this server's names, got Host {named[:200]!r}; use the "
@@ -41,12 +41,13 @@ class OwnPagesOnly:
             )
         if origin is not None and urlsplit(origin).netloc.lower() != named.lower():
             return self.refused(
-                403, f"expected a request of a program or of this server's own pages, got {origin[:200]!r}"
+                403,
+                f"expected a request from a program or from this server's own pages, got {origin[:200]!r}",
             )
         return None
 
 
-def _name(address: str) -> str | None:
+def _host_name(address: str) -> str | None:
     try:
         return urlsplit(address).hostname
     except ValueError:  # brackets that do not close

@@ -154,9 +154,9 @@ def test_the_interface_has_the_five_scores(items):
 
 def test_files_that_are_no_annotations_are_said_to_be_so(items, labels, tmp_path):
     for name, content, message in (
-        ("a.json", "{", "Label Studio's JSON export"),
-        ("b.json", '[{"data": {}, "annotations": [{"result": []}]}]', "Label Studio's JSON export"),
-        ("c.json", '{"annotations": 3}', "Label Studio's JSON export"),
+        ("a.json", "{", "Label Studio JSON export"),
+        ("b.json", '[{"data": {}, "annotations": [{"result": []}]}]', "Label Studio JSON export"),
+        ("c.json", '{"annotations": 3}', "Label Studio JSON export"),
         ("d.csv", "", "expected a csv"),
         ("e.csv", "item,score\n1,0.5\n", "pass the items"),
     ):

@@ -71,7 +71,7 @@ def test_labels_of_strangers_and_scores_off_the_scale_are_refused(path):
 def test_seconds_that_are_none_are_refused(path, seconds):
     with AnnotationStore(path) as store:
         item = int(store.items().rows[0])
-        with pytest.raises(InputError, match="seconds from 0 on"):
+        with pytest.raises(InputError, match="seconds of at least 0"):
             store.label(Label(Turn(item), "ann", 0.5, seconds))
         assert store.labels().empty
 

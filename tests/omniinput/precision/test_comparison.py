@@ -121,7 +121,7 @@ def test_the_example_of_appendix_b():
     dists = []
     for function, scale in ((first, 7.0), (second, -3.0)):  # sampled in part: absolute scale unknown
         dist = enumerated(function, 10, 2, edges)
-        dists.append(without(dist, log_density=dist.log_density + scale, copies=dist.copies + scale))
+        dists.append(without(dist, log_density=dist.log_density + scale, resamples=dist.resamples + scale))
     crossed = assay.cross_model_normalised(*dists, first, second, -1, 1)
     assert [np.exp(dist.log_density[0]) for dist in crossed] == pytest.approx([5.0, 2.0])
     one, two = (assay.precision_recall(dist, lambda rows: torch.ones(len(rows))) for dist in crossed)

@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 import assay
 from assay.errors import InputError
 from assay.omniinput.annotation.scores import scores_of
-from assay.omniinput.precision.bootstrap_copies import bin_precision_copies
+from assay.omniinput.precision.bin_bootstrap import bin_precision_resamples
 from assay.omniinput.precision.curve import cumulative
 
 SITES, VALUES = 5, 4
@@ -89,10 +89,12 @@ def test_sampled_curves_hold_the_enumerated_one_in_their_intervals():
     assert np.abs(curve["precision"] - precision)[6:].max() < 0.12
 
 
-def test_copies_of_a_bin_are_beta(dist):
+def test_resamples_of_a_bin_are_beta(dist):
     """12 of 50 right, and half an unseen item that is wrong, or right."""
     frame = pd.DataFrame({"bin": 5, "score": [1.0] * 12 + [0.0] * 38, "annotator": "ann"})
-    low, high = bin_precision_copies(scores_of(dist, frame), BINS, 4_000, np.random.default_rng(0))[:, :, 5]
+    low, high = bin_precision_resamples(scores_of(dist, frame), BINS, 4_000, np.random.default_rng(0))[
+        :, :, 5
+    ]
     assert stats.kstest(low, stats.beta(12, 38.5).cdf).pvalue > 0.01
     assert stats.kstest(high, stats.beta(12.5, 38).cdf).pvalue > 0.01
 
@@ -102,7 +104,7 @@ def test_bins_without_a_right_item_do_not_pull_a_sum_up():
     edges = np.arange(41.0)
     base = enumerated(lambda inputs: torch.zeros(len(inputs)), 2, 2, edges)
     even = without(
-        base, log_density=np.full(40, math.log(1 / 40)), error=np.zeros(40), copies=np.zeros((0, 40))
+        base, log_density=np.full(40, math.log(1 / 40)), error=np.zeros(40), resamples=np.zeros((0, 40))
     )
     scores = np.zeros((40, 50))
     scores[0, :25] = 1.0
@@ -118,8 +120,8 @@ def test_intervals_of_a_bin_cover_at_their_rate(dist):
     generator, hits = np.random.default_rng(1), 0
     for _ in range(150):
         frame = pd.DataFrame({"bin": 5, "score": (generator.random(30) < 0.2) * 1.0, "annotator": "ann"})
-        copies = bin_precision_copies(scores_of(dist, frame), BINS, 150, generator)[:, :, 5]
-        low, high = np.quantile(copies[0], 0.025), np.quantile(copies[1], 0.975)
+        resamples = bin_precision_resamples(scores_of(dist, frame), BINS, 150, generator)[:, :, 5]
+        low, high = np.quantile(resamples[0], 0.025), np.quantile(resamples[1], 0.975)
         hits += low <= 0.2 <= high
     assert 0.90 <= hits / 150 <= 1.0  # 0.95 give or take three standard errors of 0.018
 
@@ -132,12 +134,14 @@ def test_annotators_who_differ_widen_the_interval(dist):
         for name, mean in means.items()
         for item in range(400)
     ]
-    copies = bin_precision_copies(scores_of(dist, pd.DataFrame(rows)), BINS, 4_000, np.random.default_rng(0))
+    resamples = bin_precision_resamples(
+        scores_of(dist, pd.DataFrame(rows)), BINS, 4_000, np.random.default_rng(0)
+    )
     expected = np.std(list(means.values()), ddof=1) / math.sqrt(3)
-    assert copies[0, :, 5].std() == pytest.approx(expected, rel=0.1)
+    assert resamples[0, :, 5].std() == pytest.approx(expected, rel=0.1)
     alone = pd.DataFrame(rows).query("annotator == 'bob'")
-    copies = bin_precision_copies(scores_of(dist, alone), BINS, 1_000, np.random.default_rng(0))
-    assert copies[0, :, 5].std() < 0.02
+    resamples = bin_precision_resamples(scores_of(dist, alone), BINS, 1_000, np.random.default_rng(0))
+    assert resamples[0, :, 5].std() < 0.02
 
 
 def test_weights_of_items_and_several_labels_of_one_item_count_once(dist):
@@ -252,7 +256,7 @@ def test_a_curve_is_a_result(dist, tmp_path):
     assay.write_report([curve], tmp_path / "report.html")
     assert len(curve.figures()) == 3
     again = assay.precision_recall(dist, graded)
-    assert np.array_equal(again.precision_copies, curve.precision_copies)  # the seed decides everything
+    assert np.array_equal(again.precision_resamples, curve.precision_resamples)  # the seed decides everything
 
 
 def test_more_annotations_bring_the_curve_closer_at_the_known_rate(dist):

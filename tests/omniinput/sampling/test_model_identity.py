@@ -52,7 +52,7 @@ def test_another_function_does_not_take_up_the_run(tmp_path, sampler, other):
     path = tmp_path / "run.safetensors"
     first = sampled(total, path, sampler=sampler)
     with pytest.raises(
-        InputError, match=f"{path} to hold a run of this model, got that of another"
+        InputError, match=f"{path} to contain a run of this model, got that of another"
     ) as caught:
         sampled(other, path, sampler=sampler)
     assert not hasattr(caught.value, "partial")  # which the command line would save
@@ -139,7 +139,7 @@ def test_a_language_model_trained_on_does_not_take_up_its_earlier_run(tmp_path):
 
 def test_every_ladder_knows_its_model(tmp_path):
     sampled(Sum(), tmp_path / "run", ladders=2)
-    with pytest.raises(InputError, match=r"run\.0 to hold a run of this model"):
+    with pytest.raises(InputError, match=r"run\.0 to contain a run of this model"):
         sampled(Sum(1.5), tmp_path / "run", ladders=2)
 
 

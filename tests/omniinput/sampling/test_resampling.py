@@ -30,7 +30,7 @@ EDGES = np.quantile(OUTPUTS, np.linspace(0, 1, 9)) + np.array([-1e-3, *[0] * 7, 
 
 def sampled(budget, seed, monkeypatch, often):
     """Without any look ahead; resampled always or never."""
-    monkeypatch.setattr(importance, "OFTEN", often)
+    monkeypatch.setattr(importance, "MOST_RESAMPLINGS", often)
     monkeypatch.setattr(importance, "LEAST_GROUP", 8)
     problem = LanguageProblem(LM.negative_log_likelihood, LM.space, lm=LM)
     run = Importance(problem, Plan(EDGES), Budget(budget, None), torch.Generator().manual_seed(seed))

@@ -1,23 +1,40 @@
-"""Ways to estimate accuracy without labels, one family per file."""
+"""Ways to estimate accuracy without labels, one per file. A new one is a file and a line in METHODS."""
 
-from assay.accuracy.methods.agreement import Agreement
+from assay.accuracy.methods.average_confidence import AverageConfidence
 from assay.accuracy.methods.calibrated_confidence import CalibratedConfidence
-from assay.accuracy.methods.confidence import (
+from assay.accuracy.methods.calibrated_volatility import CalibratedVolatility
+from assay.accuracy.methods.difference_of_confidences import DifferenceOfConfidences
+from assay.accuracy.methods.label_shift import LabelShift
+from assay.accuracy.methods.method import Method
+from assay.accuracy.methods.network_agreement import NetworkAgreement
+from assay.accuracy.methods.nuclear_norm import NuclearNorm
+from assay.accuracy.methods.reference_accuracy import ReferenceAccuracy
+from assay.accuracy.methods.thresholded_confidence import ThresholdedConfidence
+from assay.accuracy.methods.thresholded_entropy import ThresholdedEntropy
+
+METHODS: tuple[type[Method], ...] = (
+    ReferenceAccuracy,
     AverageConfidence,
     DifferenceOfConfidences,
-    ReferenceAccuracy,
+    ThresholdedConfidence,
+    ThresholdedEntropy,
+    CalibratedConfidence,
+    LabelShift,
+    NuclearNorm,
+    CalibratedVolatility,
+    NetworkAgreement,
 )
-from assay.accuracy.methods.label_shift import LabelShift
-from assay.accuracy.methods.signal import CalibratedVolatility, NuclearNorm
-from assay.accuracy.methods.threshold import ThresholdedConfidence, ThresholdedEntropy
+"""In the order of the table of estimates."""
 
 __all__ = [
-    "Agreement",
+    "METHODS",
     "AverageConfidence",
     "CalibratedConfidence",
     "CalibratedVolatility",
     "DifferenceOfConfidences",
     "LabelShift",
+    "Method",
+    "NetworkAgreement",
     "NuclearNorm",
     "ReferenceAccuracy",
     "ThresholdedConfidence",

@@ -3,8 +3,8 @@
 import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
-from assay.accuracy.methods.method import MeanScore
-from assay.accuracy.predictions import Labelled, Predictions
+from assay.accuracy.methods.mean_score import MeanScore
+from assay.accuracy.predictions import LabelledPredictions, Predictions
 from assay.storage import storable
 from assay.volatility.certainty import Doubles
 
@@ -22,13 +22,11 @@ class CalibratedConfidence(MeanScore):
     counted = "sum of calibrated confidences"
     corrected = False
 
-    @classmethod
-    def learned(cls, reference: Labelled) -> Doubles:
+    def _learn(self, reference: LabelledPredictions) -> None:
         fitted = IsotonicRegression(y_min=0.0, y_max=1.0).fit(
             reference.predictions.confidence, reference.correct
         )
-        return np.stack([fitted.X_thresholds_, fitted.y_thresholds_])
+        self.curve_ = np.stack([fitted.X_thresholds_, fitted.y_thresholds_])
 
-    @classmethod
-    def scores(cls, predictions: Predictions, parameters: Doubles) -> Doubles:
-        return np.asarray(np.interp(predictions.confidence, parameters[0], parameters[1]))
+    def scores(self, predictions: Predictions) -> Doubles:
+        return np.asarray(np.interp(predictions.confidence, *self.curve_))

@@ -1,18 +1,17 @@
 """Label-shift correction (BBSE; Lipton, Wang and Smola 2018): classes became more or less frequent."""
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
-from assay.accuracy.methods.method import Method, normal_interval
-from assay.accuracy.predictions import Labelled, Predictions
+from assay.accuracy.methods.mean_score import normal_interval
+from assay.accuracy.methods.method import Method
+from assay.accuracy.predictions import AccuracyReference, Predictions
 from assay.storage import storable
 from assay.volatility.certainty import Doubles
 
 
 @storable("accuracy.methods.LabelShift")
-@dataclass
 class LabelShift(Method):
     """Solves C w = m for how much more frequent each class has become.
 
@@ -25,20 +24,19 @@ class LabelShift(Method):
     assumption = "only how frequent the classes are has changed, not how each of them looks"
     counted = "rows per predicted class"
 
-    confusion: Doubles
-    """Reference rows by predicted (first) and true class."""
-
-    @classmethod
-    def fit(cls, reference: Labelled) -> Self:
-        classes = reference.predictions.probabilities.shape[1]
-        cells = reference.predictions.classes * classes + reference.labels
-        return cls(np.bincount(cells, minlength=classes**2).reshape(classes, classes).astype(float))
+    def fit(self, reference: AccuracyReference) -> Self:
+        predictions, labels = reference.labelled.predictions, reference.labelled.labels
+        classes = predictions.probabilities.shape[1]
+        cells = np.bincount(predictions.classes * classes + labels, minlength=classes**2)
+        # Reference rows by predicted (first) and true class.
+        self.confusion_ = cells.reshape(classes, classes).astype(float)
+        return self
 
     def sums(self, predictions: Predictions) -> Doubles:
-        return np.bincount(predictions.classes, minlength=len(self.confusion)).astype(float)
+        return np.bincount(predictions.classes, minlength=len(self.confusion_)).astype(float)
 
     def interval(self, sums: Doubles, rows: int, level: float) -> tuple[float, float, float]:
-        joint, share = self.confusion / self.confusion.sum(), sums / rows
+        joint, share = self.confusion_ / self.confusion_.sum(), sums / rows
         # The pseudo-inverse: a class absent from the reference, or never predicted, has no weight of its own.
         inverse = np.linalg.pinv(joint, rcond=1e-6)
         weights = np.clip(inverse @ share, 0, None)
@@ -47,7 +45,7 @@ class LabelShift(Method):
         pull = inverse.T @ right
         reference = np.diag(weights) - np.outer(pull, weights)
         operation = np.eye(len(joint)) - pull[:, None]
-        variance = _variance(reference, joint) / self.confusion.sum()
+        variance = _variance(reference, joint) / self.confusion_.sum()
         variance += _variance(operation, joint * weights) / rows
         return normal_interval(float(weights @ right), variance, level)
 

@@ -1,4 +1,4 @@
-"""choose_items: which inputs people should judge, and how many of each bin."""
+"""choose_items: which inputs people should judge, and how many from each bin."""
 
 import numpy as np
 import pandas as pd
@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from assay.errors import InputError
 from assay.omniinput.annotation.items import AnnotationItems, run_name
-from assay.omniinput.annotation.scores import distinct_inputs, framed_scores
-from assay.omniinput.precision.bootstrap_copies import UNSEEN, bin_precision, effective_items
+from assay.omniinput.annotation.scores import UNSEEN, distinct_inputs, scores_from_frame
 from assay.omniinput.sampling.distribution import OutputDistribution
 
 Array = NDArray[np.float64]
@@ -18,7 +17,7 @@ PER_BIN = 50
 NORMAL_QUANTILE = 1.96
 
 HELPFUL = 0.1
-"""A threshold can be helped if at least this share of its variance is in bins that hold more inputs."""
+"""More items help a threshold if at least this share of its variance is in bins with inputs left to judge."""
 
 
 def choose_items(
@@ -31,20 +30,21 @@ def choose_items(
     annotations: pd.DataFrame | None = None,
     seed: int = 0,
 ) -> AnnotationItems:
-    """Distinct inputs to judge, drawn within each bin in proportion to what they stand for.
+    """Distinct inputs to judge, drawn within each bin in proportion to their weight.
 
-    per_bin: so many of every visited bin (50, as in the paper, if nothing is said). total: so many in all, or
-    within: as many as needed until the 95 % interval of the precision at every threshold is expected to be no
-    wider than plus or minus this; both go to the bins that move the curve most, by what `annotations` already
-    say about them, on top of those. Draws are systematic (one random start, equal steps through the weights);
-    an input drawn twice is one item that counts twice. What a bin does not hold cannot be drawn.
+    Give one of three. per_bin: the number drawn from every visited bin (default 50, as in the paper). total:
+    the number in all. within: as many as needed until the 95 % interval of the precision at every threshold
+    is expected to be no wider than plus or minus this. With total and within, items go to the bins that move
+    the curve most, given `annotations` already made, and are added to those. Draws are systematic (one random
+    start, equal steps through the weights); an input drawn twice is one item that counts twice. No more can
+    be drawn from a bin than it contains.
     """
     visited = _most_confident_first(dist, confident)
-    extra = _extra(dist, visited, per_bin, total, within, annotations)
+    draws = _draws_per_bin(dist, visited, per_bin, total, within, annotations)
     generator = np.random.default_rng(seed)
     rows, weights = distinct_inputs(dist)
     bins = dist.kept.bins[rows]
-    drawn = [_drawn(rows, weights, bins == bin, extra[bin], generator) for bin in np.sort(visited)]
+    drawn = [_systematic_draw(rows, weights, bins == bin, draws[bin], generator) for bin in np.sort(visited)]
     chosen, counts = (np.concatenate(parts).astype(np.int64) for parts in zip(*drawn, strict=True))
     kept = dist.kept
     texts = None if kept.texts is None else [kept.texts[row] for row in chosen]
@@ -55,17 +55,17 @@ def choose_items(
 def _most_confident_first(dist: OutputDistribution, confident: str) -> Integers:
     if confident not in ("low", "high"):
         raise InputError(f"expected confident='low' or 'high', got {confident!r}")
-    holds = np.bincount(dist.kept.bins, minlength=len(dist.log_density)) > 0
-    visited = np.flatnonzero(dist.visited & holds)
+    has_inputs = np.bincount(dist.kept.bins, minlength=len(dist.log_density)) > 0
+    visited = np.flatnonzero(dist.visited & has_inputs)
     if not len(visited):
         raise InputError("expected a distribution with sampled inputs, got none; sample longer")
     return visited if confident == "low" else visited[::-1]
 
 
-def _drawn(
+def _systematic_draw(
     rows: Integers, weights: Array, inside: NDArray[np.bool_], count: int, generator: np.random.Generator
 ) -> tuple[Integers, Integers]:
-    """Systematic resampling of `count` among those inside: which, and how often each."""
+    """Which of the rows inside are drawn, and how often each, in `count` systematic draws."""
     mine = rows[inside]
     order = generator.permutation(len(mine))
     shares = weights[inside][order] / weights[inside].sum()
@@ -74,7 +74,7 @@ def _drawn(
     return mine[order][times > 0], times[times > 0]
 
 
-def _extra(
+def _draws_per_bin(
     dist: OutputDistribution,
     visited: Integers,
     per_bin: int | None,
@@ -82,7 +82,7 @@ def _extra(
     within: float | None,
     annotations: pd.DataFrame | None,
 ) -> Integers:
-    """How many to draw of every bin."""
+    """How many to draw from every bin."""
     options = {"per_bin": per_bin, "total": total, "within": within}
     asked = [name for name, value in options.items() if value is not None]
     if len(asked) > 1:
@@ -90,24 +90,25 @@ def _extra(
     if any(value is not None and not value > 0 for value in options.values()):
         raise InputError("expected a positive number of items or a positive width; raise it")
     bins = len(dist.log_density)
-    extra = np.zeros(bins, dtype=np.int64)
+    draws = np.zeros(bins, dtype=np.int64)
     if total is None and within is None:
-        extra[visited] = PER_BIN if per_bin is None else per_bin
-        return extra
-    have, spread = _known(bins, annotations)
+        draws[visited] = PER_BIN if per_bin is None else per_bin
+        return draws
+    have, spread = _judged_so_far(bins, annotations)
     room = np.bincount(dist.kept.bins, minlength=bins)[visited]
-    found = allocation(dist.log_density[visited], spread[visited], have[visited], room, total, within)
-    extra[visited] = found
-    return extra
+    draws[visited] = allocation(
+        dist.log_density[visited], spread[visited], have[visited], room, total, within
+    )
+    return draws
 
 
-def _known(bins: int, annotations: pd.DataFrame | None) -> tuple[Array, Array]:
-    """Effective items of every bin so far, and the variance of one item's score there."""
+def _judged_so_far(bins: int, annotations: pd.DataFrame | None) -> tuple[Array, Array]:
+    """Effective number of items judged in every bin, and the variance of one item's score there."""
     if annotations is None or annotations["score"].notna().sum() == 0:
         return np.zeros(bins), np.full(bins, 0.25)
-    scores = framed_scores(annotations, bins)
-    have = effective_items(scores, bins)
-    right = np.nan_to_num(bin_precision(scores, bins)) * have
+    scores = scores_from_frame(annotations, bins)
+    have = scores.effective_items(bins)
+    right = np.nan_to_num(scores.bin_precision(bins)) * have
     smoothed = (right + UNSEEN) / (have + 2 * UNSEEN)
     return have, smoothed * (1 - smoothed)
 
@@ -118,9 +119,9 @@ def allocation(
     """Items to add to each bin (most confident first), one at a time where they help most.
 
     The variance of the precision at threshold t is sum over b <= t of (rho_b / R_t)^2 v_b / n_b with R_t the
-    density up to t: an item helps all thresholds that its bin weighs in. With `total` the mean variance over
-    thresholds falls fastest, with `within` the largest. Every bin gets one to begin with, as none may stay
-    without. A threshold ruled by bins that hold no more inputs is given up.
+    density up to t: an item helps all thresholds that its bin contributes to. With `total` the mean variance
+    over thresholds falls fastest, with `within` the largest. Every bin gets one item first, since none may be
+    left out. A threshold dominated by bins without more inputs is given up.
     """
     squares = _shares(log_density) ** 2
     added = np.where(have > 0, 0, np.minimum(1, room))
@@ -129,7 +130,7 @@ def allocation(
         parts = (variance / count)[:, None] * squares
         wanted = np.ones(len(squares), dtype=bool)
         if within is not None:
-            wanted = _worst(parts, added < room, (within / NORMAL_QUANTILE) ** 2)
+            wanted = _worst_threshold(parts, added < room, (within / NORMAL_QUANTILE) ** 2)
         gain = np.where(added < room, (parts / (count + 1)[:, None])[:, wanted].sum(axis=1), 0.0)
         if gain.max() <= 0:
             break
@@ -138,13 +139,13 @@ def allocation(
 
 
 def _shares(log_density: Array) -> Array:
-    """rho_b / R_t for every bin b (rows) and threshold t (columns); zero where t comes before b."""
+    """rho_b / R_t for every bin b (rows) and threshold t (columns); zero if t comes before b."""
     ratios = np.exp(np.minimum(log_density[:, None] - np.logaddexp.accumulate(log_density), 0.0))
     return np.asarray(np.triu(ratios))
 
 
-def _worst(parts: Array, has_room: NDArray[np.bool_], limit: float) -> NDArray[np.bool_]:
-    """The threshold of largest variance among those above the limit that more items can still help."""
+def _worst_threshold(parts: Array, has_room: NDArray[np.bool_], limit: float) -> NDArray[np.bool_]:
+    """The threshold with the largest variance above the limit that more items can still reduce."""
     variance = parts.sum(axis=0)
     helpful = parts[has_room].sum(axis=0) >= HELPFUL * variance
     candidates = np.where((variance > limit) & helpful, variance, 0.0)

@@ -1,4 +1,4 @@
-"""An input as a picture that a page can hold."""
+"""An input as an image embedded in a page."""
 
 import base64
 import io
@@ -9,7 +9,7 @@ from assay.omniinput.sampling.figures import image_of
 
 
 def image_address(pixels: np.ndarray, values: int) -> str:
-    """A data address: (height, width), or (channels, height, width), from 0 to values - 1."""
+    """A data address of (height, width) or (channels, height, width) pixels from 0 to values - 1."""
     from PIL import Image
 
     scaled = np.round(image_of(pixels) * (255 / max(values - 1, 1))).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""AnnotationItems: the inputs chosen for people to judge, and what each of them stands for."""
+"""AnnotationItems: the inputs chosen for people to judge, with the weight of each."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -21,10 +21,10 @@ Integers = NDArray[np.int64]
 @storable("AnnotationItems")
 @dataclass(frozen=True, eq=False)
 class AnnotationItems:
-    """Distinct inputs to judge; an item is known by its row among the distribution's kept inputs.
+    """Distinct inputs to judge; an item is identified by its row among the distribution's kept inputs.
 
-    `counts` says how often resampling drew it: its weight within its bin. `run` names the distribution it
-    came from, so that labels never end up with another.
+    `counts` is how often each was drawn: its weight within its bin. `run` identifies the distribution, so
+    that labels are never used with another.
     """
 
     title: ClassVar[str] = "Inputs to annotate"
@@ -41,26 +41,26 @@ class AnnotationItems:
         return len(self.rows)
 
     def text(self, place: int) -> str:
-        """The item as words, or as its numbers where there is no decoder."""
+        """The item as text, or as numbers if there is no decoder."""
         if self.texts is not None:
             return self.texts[place]
         return " ".join(map(str, self.inputs[place].flatten().tolist()))
 
     @property
     def is_image(self) -> bool:
-        """Whether an item is to be looked at rather than read."""
+        """Whether items are images rather than texts."""
         return self.texts is None and self.inputs.ndim > 2
 
     @tabled
     def to_frame(self) -> pd.DataFrame:
-        """A row per item. People who annotate should not see the bin."""
+        """A row per item. Annotators should not see the bin."""
         columns = {"item": self.rows, "bin": self.bins, "weight": self.counts}
         return pd.DataFrame(columns | {"text": [self.text(place) for place in range(len(self))]})
 
     def joined(self, more: "AnnotationItems") -> "AnnotationItems":
-        """These and more of the same run; an item in both counts for both."""
+        """These and more items of the same run; the counts of an item in both are added."""
         if more.run != self.run:
-            raise InputError("expected more items of the same distribution, got those of another run")
+            raise InputError("expected more items of the same distribution, got items of another run")
         fresh = ~np.isin(more.rows, self.rows)
         again = dict(zip(more.rows.tolist(), more.counts.tolist(), strict=True))
         counts = self.counts + np.array([again.get(row, 0) for row in self.rows.tolist()], dtype=np.int64)
@@ -79,5 +79,5 @@ class AnnotationItems:
 
 
 def run_name(dist: OutputDistribution) -> str:
-    """A digest of the bins and the kept inputs: the same for the same run only."""
+    """A hash of the bins and the kept inputs, which identifies the run."""
     return digest(dist.edges, dist.kept.inputs, dist.kept.outputs, dist.kept.bins)

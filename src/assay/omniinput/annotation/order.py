@@ -1,4 +1,4 @@
-"""The order in which one annotator sees the items: random, their own, with a few shown again unannounced."""
+"""The order in which an annotator sees the items: random, different for each, with a few hidden repeats."""
 
 import hashlib
 import math
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 GAP = 10
-"""How many other items lie between the two showings of one, where there are so many."""
+"""At least this many other items come between the two showings of one, if there are enough."""
 
 
 class Turn(NamedTuple):
@@ -19,7 +19,7 @@ class Turn(NamedTuple):
 
 
 def order_of(items: Sequence[int], annotator: str, seed: int, repeats: float) -> list[Turn]:
-    """Every item once in an order that depends on the annotator and the seed alone, and a share twice.
+    """Every item once, and a share of them twice, in an order that depends on annotator and seed alone.
 
     >>> [turn.item for turn in order_of([7, 8, 9], "ann", 0, 0.0)]
     [8, 7, 9]

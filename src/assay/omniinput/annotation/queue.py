@@ -1,4 +1,4 @@
-"""AnnotationQueue: who judges what next, from what the store holds."""
+"""AnnotationQueue: who judges which item next, from the labels in the store."""
 
 import threading
 import time
@@ -9,26 +9,26 @@ from assay.omniinput.annotation.order import GAP, Turn, order_of
 from assay.omniinput.annotation.store import AnnotationStore, Label
 
 LEASE_SECONDS = 600.0
-"""For so long nobody else is given an item that somebody is looking at."""
+"""While somebody looks at an item, nobody else gets it for this long."""
 
 LONGEST_NAME = 40
 
 
 @dataclass
-class Desk:
-    """One annotator: the turns in their order, how far they are, and what they have done, in that order."""
+class AnnotatorTurns:
+    """One annotator's turns in order, and the labels given so far, in the order given."""
 
     turns: list[Turn]
     done: dict[Turn, float | None] = field(default_factory=dict)
     places: dict[int, int] = field(default_factory=dict)
-    """When an item was first judged: after how many labels."""
+    """How many labels the annotator had given when each item was first judged."""
 
 
 class AnnotationQueue:
-    """Hands out turns and takes labels; everything it knows can be read back from the store.
+    """Hands out turns and receives labels; its whole state can be restored from the store.
 
-    Items that are not shared go to whoever comes to them first. What somebody is looking at is kept from
-    others for a while; if both label it all the same, both labels count.
+    An item that is not shared goes to the first annotator who reaches it. While somebody looks at an item,
+    others do not get it for a while; if two people label it anyway, both labels count.
     """
 
     def __init__(self, store: AnnotationStore) -> None:
@@ -36,26 +36,27 @@ class AnnotationQueue:
         self.items = store.items()
         self.shared = store.shared()
         self.place_of = {int(row): place for place, row in enumerate(self.items.rows)}
-        self._desks: dict[str, Desk] = {}
+        self._annotators: dict[str, AnnotatorTurns] = {}
         self._judged: dict[int, set[str]] = {}
         self._leases: dict[int, tuple[str, float]] = {}
         self._lock = threading.Lock()
-        for label in store.given():
-            self._note(label)
+        for label in store.label_list():
+            self._record(label)
 
-    def name_of(self, given: str) -> str:
-        """A name fit to use; one that differs from a known one in case only is the known one."""
-        name = " ".join(given.split())
+    def name_of(self, entered: str) -> str:
+        """The annotator's name, checked; a name that differs from an existing one only in case is that
+        one."""
+        name = " ".join(entered.split())
         if not name or len(name) > LONGEST_NAME or not name.isprintable():
             raise InputError(
-                f"expected a name of 1 to {LONGEST_NAME} letters, got {given[:60]!r}; choose another"
+                f"expected a name of 1 to {LONGEST_NAME} letters, got {entered[:60]!r}; choose another"
             )
         with self._lock:
-            known = {annotator.casefold(): annotator for annotator in self._desks}
-        return known.get(name.casefold(), name)
+            names = {annotator.casefold(): annotator for annotator in self._annotators}
+        return names.get(name.casefold(), name)
 
     def next(self, annotator: str) -> Turn | None:
-        """The turn to show; None when there is nothing left for this annotator."""
+        """The turn to show; None if nothing is left for this annotator."""
         with self._lock:
             turn = self._open_turn(annotator)
             if turn is not None:
@@ -63,15 +64,16 @@ class AnnotationQueue:
             return turn
 
     def take(self, label: Label) -> None:
-        """Store a label; when this returns it is on disk. The same turn again replaces its score."""
+        """Store a label; it is on disk when this returns. A second label for the same turn replaces the
+        score."""
         if label.turn.item not in self.place_of or label.turn.repeat not in (0, 1):
             raise InputError(f"expected an item of this store, got {label.turn.item}; reload the page")
         self.store.label(label)
         with self._lock:
-            self._note(label)
+            self._record(label)
 
     def before(self, annotator: str, turn: Turn | None) -> Turn | None:
-        """The turn judged before this one (before the next one, without it), to be judged anew."""
+        """The turn judged before this one, or the last one judged if `turn` is None, to judge it again."""
         done = self.done(annotator)
         place = done.index(turn) if turn in done else len(done)
         return done[place - 1] if place > 0 else None
@@ -79,52 +81,52 @@ class AnnotationQueue:
     def done(self, annotator: str) -> list[Turn]:
         """The annotator's turns so far, in the order they were first judged."""
         with self._lock:
-            return list(self._desk(annotator).done)
+            return list(self._turns_of(annotator).done)
 
     def score_of(self, annotator: str, turn: Turn) -> float | None:
         with self._lock:
-            return self._desk(annotator).done.get(turn)
+            return self._turns_of(annotator).done.get(turn)
 
     def progress(self, annotator: str) -> tuple[int, int]:
         """How many turns are done, and how many are left at most."""
         with self._lock:
-            desk = self._desk(annotator)
-            return len(desk.done), sum(self._is_open(annotator, desk, turn) for turn in desk.turns)
+            own = self._turns_of(annotator)
+            return len(own.done), sum(self._is_open(annotator, own, turn) for turn in own.turns)
 
-    def _desk(self, annotator: str) -> Desk:
-        if annotator not in self._desks:
+    def _turns_of(self, annotator: str) -> AnnotatorTurns:
+        if annotator not in self._annotators:
             order = order_of(self.items.rows.tolist(), annotator, self.store.seed, self.store.repeats)
-            self._desks[annotator] = Desk(order)
-        return self._desks[annotator]
+            self._annotators[annotator] = AnnotatorTurns(order)
+        return self._annotators[annotator]
 
-    def _note(self, label: Label) -> None:
-        desk = self._desk(label.annotator)
-        desk.done[label.turn] = label.score
-        desk.places.setdefault(label.turn.item, len(desk.done))
+    def _record(self, label: Label) -> None:
+        own = self._turns_of(label.annotator)
+        own.done[label.turn] = label.score
+        own.places.setdefault(label.turn.item, len(own.done))
         self._leases.pop(label.turn.item, None)
         judges = self._judged.setdefault(label.turn.item, set())
         if label.score is not None:
             judges.add(label.annotator)
         elif not label.turn.repeat:
-            judges.discard(label.annotator)  # gone back to and skipped: somebody else's turn
+            judges.discard(label.annotator)  # went back and skipped it: somebody else may judge it
 
     def _open_turn(self, annotator: str) -> Turn | None:
-        desk, now = self._desk(annotator), time.monotonic()
+        own, now = self._turns_of(annotator), time.monotonic()
         too_soon = None
-        for turn in desk.turns:
-            if not self._is_open(annotator, desk, turn) or self._is_leased(annotator, turn, now):
+        for turn in own.turns:
+            if not self._is_open(annotator, own, turn) or self._is_leased(annotator, turn, now):
                 continue
-            if turn.repeat and len(desk.done) - desk.places[turn.item] < GAP:
+            if turn.repeat and len(own.done) - own.places[turn.item] < GAP:
                 too_soon = too_soon or turn
                 continue
             return turn
         return too_soon
 
-    def _is_open(self, annotator: str, desk: Desk, turn: Turn) -> bool:
-        if turn in desk.done:
+    def _is_open(self, annotator: str, own: AnnotatorTurns, turn: Turn) -> bool:
+        if turn in own.done:
             return False
         if turn.repeat:
-            return desk.done.get(Turn(turn.item)) is not None
+            return own.done.get(Turn(turn.item)) is not None
         return turn.item in self.shared or not self._judged.get(turn.item)
 
     def _is_leased(self, annotator: str, turn: Turn, now: float) -> bool:

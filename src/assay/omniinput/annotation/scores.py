@@ -1,4 +1,4 @@
-"""Scores: what judges said about which inputs, checked, whether they are people, a csv or a function."""
+"""Scores: checked judgements of inputs, from people, a csv or a function."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,12 +23,16 @@ JUDGE = "judge"
 
 ROWS_AT_A_TIME = 1024
 
+UNSEEN = 0.5
+"""Half an item that nobody judged is added to every bin: wrong for the lower limit, right for the upper
+one."""
+
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Items with the bin they lie in and the weight they have there; labels say who gave an item what.
+    """Items with their bin and their weight in it; labels with the item, the annotator and the score.
 
-    `item_rows` are rows of the distribution's kept inputs, where known (-1 elsewhere).
+    `item_rows` are rows of the distribution's kept inputs, -1 where unknown.
     """
 
     item_bins: Integers
@@ -41,14 +45,26 @@ class Scores:
 
     @property
     def item_scores(self) -> Array:
-        """The mean over those who judged it."""
+        """The mean score of each item over its annotators."""
         size = len(self.item_bins)
         count = np.bincount(self.label_items, minlength=size)
         total = np.bincount(self.label_items, weights=self.label_scores, minlength=size)
         return np.asarray(total / np.maximum(count, 1))
 
+    def bin_precision(self, bins: int) -> Array:
+        """r(z) of the paper: the weighted mean score of the items in each bin; NaN if none was judged."""
+        total = np.bincount(self.item_bins, weights=self.item_weights, minlength=bins)
+        right = np.bincount(self.item_bins, weights=self.item_weights * self.item_scores, minlength=bins)
+        return np.asarray(np.divide(right, total, out=np.full(bins, np.nan), where=total > 0))
+
+    def effective_items(self, bins: int) -> Array:
+        """(sum w)^2 / sum w^2: how many equally weighted items those of each bin are worth."""
+        total = np.bincount(self.item_bins, weights=self.item_weights, minlength=bins)
+        squares = np.bincount(self.item_bins, weights=self.item_weights**2, minlength=bins)
+        return np.divide(total**2, squares, out=np.zeros(bins), where=squares > 0)
+
     def of_items(self, chosen: NDArray[np.bool_]) -> "Scores":
-        """The same judges on some of the items."""
+        """The scores of some of the items."""
         place = np.cumsum(chosen) - 1
         labels = chosen[self.label_items]
         return Scores(
@@ -63,22 +79,22 @@ class Scores:
 
 
 def scores_of(dist: OutputDistribution, annotations: Annotations) -> Scores:
-    """Of every kept input if `annotations` is a function, else those in the frame."""
+    """Scores of every kept input if `annotations` is a function, else those in the frame."""
     if isinstance(annotations, pd.DataFrame):
-        return framed_scores(annotations, len(dist.log_density))
+        return scores_from_frame(annotations, len(dist.log_density))
     if callable(annotations):
-        return judged_scores(dist, annotations)
+        return scores_from_judge(dist, annotations)
     raise InputError(
         "expected annotations as a function of inputs or a DataFrame with columns bin, score and annotator, "
         f"got {type(annotations).__name__}; read a file with assay.read_annotations"
     )
 
 
-def judged_scores(dist: OutputDistribution, judge: Judge) -> Scores:
-    """Every distinct kept input, with the share of its bin it stands for, by one function."""
+def scores_from_judge(dist: OutputDistribution, judge: Judge) -> Scores:
+    """Every distinct kept input, weighted by its share of the bin, scored by a function."""
     rows, weights = distinct_inputs(dist)
     parts = torch.split(dist.kept.inputs[torch.from_numpy(rows)], ROWS_AT_A_TIME)
-    found = [_judged(judge, part) for part in parts]
+    found = [_scores_by(judge, part) for part in parts]
     scores = np.concatenate(found) if found else np.empty(0)
     _check_range(scores)
     count = np.arange(len(rows))
@@ -86,7 +102,8 @@ def judged_scores(dist: OutputDistribution, judge: Judge) -> Scores:
 
 
 def distinct_inputs(dist: OutputDistribution) -> tuple[Integers, Array]:
-    """The first row of each distinct kept input, and all its rows' weight in units of the bin's largest."""
+    """The first row of each distinct kept input, and the total weight of its rows relative to the bin's
+    largest."""
     inputs, bins, log_weights = dist.kept.inputs, dist.kept.bins, dist.kept.log_weights
     if not len(bins):
         return np.empty(0, dtype=np.int64), np.empty(0)
@@ -98,9 +115,9 @@ def distinct_inputs(dist: OutputDistribution) -> tuple[Integers, Array]:
     return rows[order].astype(np.int64), weights[order]
 
 
-def _judged(judge: Judge, inputs: Tensor) -> Array:
-    given = judge(inputs)
-    scores = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
+def _scores_by(judge: Judge, inputs: Tensor) -> Array:
+    result = judge(inputs)
+    scores = result.detach().cpu().numpy() if isinstance(result, Tensor) else np.asarray(result)
     if scores.shape != (len(inputs),) or scores.dtype.kind not in "biuf":
         raise InputError(
             f"expected one score per input, shape ({len(inputs)},), from the judge, got {scores.dtype} of "
@@ -109,12 +126,12 @@ def _judged(judge: Judge, inputs: Tensor) -> Array:
     return scores.astype(np.float64)
 
 
-def framed_scores(frame: pd.DataFrame, bins: int) -> Scores:
-    """Rows are labels; skipped ones (no score) and hidden repeats do not count.
+def scores_from_frame(frame: pd.DataFrame, bins: int) -> Scores:
+    """Scores from a frame with a row per label; skipped labels (no score) and hidden repeats do not count.
 
-    Columns bin and score are needed; annotator tells people apart, item says which labels are about one input
-    (without it every label is about another), weight what an input counts within its bin, row which of the
-    distribution's kept inputs it is.
+    The columns bin and score are required. Optional ones: annotator (who), item (labels with the same item
+    are about the same input; without it, each label is about a different one), weight (of the input in its
+    bin) and row (of the input among the distribution's kept inputs).
     """
     _check_columns(frame)
     rows = frame[frame["score"].notna()]

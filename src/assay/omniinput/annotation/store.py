@@ -1,4 +1,4 @@
-"""AnnotationStore: items and labels in one SQLite file; a label is on disk before `label` returns."""
+"""AnnotationStore: items and labels in one SQLite file; a label is on disk when `label` returns."""
 
 import contextlib
 import datetime
@@ -41,7 +41,7 @@ create table labels (
 
 @dataclass(frozen=True)
 class Label:
-    """What an annotator said in a turn; no score means skipped."""
+    """An annotator's answer in a turn; no score means skipped."""
 
     turn: Turn
     annotator: str
@@ -50,11 +50,11 @@ class Label:
 
 
 class AnnotationStore:
-    """A file that holds what is to be annotated and every label given.
+    """A file with the items to annotate and every label given.
 
-    SQLite with a sync at every commit: a label is whole and in this one file, or not there. A label is
-    known by item, annotator and showing, so that giving it again replaces it. With `writing`, the store is
-    this process's alone until it ends, in whatever way; others may still read it.
+    SQLite with a sync at every commit: a label is completely in this one file, or not at all. It is
+    identified by item, annotator and showing, so that a second label replaces the first. With `writing`, no
+    other process can write to the store until this one closes it or ends; others may still read it.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, writing: bool = False) -> None:
@@ -64,7 +64,7 @@ class AnnotationStore:
         self._writer = _sole_writer(self.path) if writing else None
         self._lock = threading.Lock()
         with _clear_errors(self.path):
-            self._connection = _connected(self.path)
+            self._connection = _connect(self.path)
             facts = dict(self._connection.execute("select name, value from facts"))
         if facts.get("format") != "assay annotations" or int(facts["version"]) > FORMAT_VERSION:
             raise StorageError(
@@ -88,8 +88,8 @@ class AnnotationStore:
     ) -> None:
         """A new store for these items.
 
-        overlap: the share of items that every annotator judges (others are judged once, by whoever comes to
-        them first); repeats: the share that an annotator sees twice.
+        overlap: the share of items that every annotator judges (each other item goes to the first annotator
+        who reaches it); repeats: the share that an annotator sees twice.
         """
         for name, share in (("overlap", overlap), ("repeats", repeats)):
             if not 0 <= share <= 1:
@@ -108,11 +108,12 @@ class AnnotationStore:
             "values": str(items.values),
         }
         target = Path(path)
-        with contextlib.closing(_sole_writer(target)):  # two servers that start at once must not both make it
+        # Locked, because two servers that start at once must not both create it.
+        with contextlib.closing(_sole_writer(target)):
             if target.exists():
                 raise StorageError(f"{target} exists already; open it, or choose another name")
-            write_whole(target, lambda temporary: _made(temporary, facts, items, overlap, seed))
-            target.chmod(0o600)  # it holds the token
+            write_whole(target, lambda temporary: _write_new(temporary, facts, items, overlap, seed))
+            target.chmod(0o600)  # it contains the token
 
     def close(self) -> None:
         self._connection.close()
@@ -130,11 +131,11 @@ class AnnotationStore:
         if run != self.run:
             raise InputError(
                 f"expected a store of this distribution's inputs, but {self.path} belongs to another run; "
-                "give the distribution it was made with, or another store (its labels are untouched)"
+                "pass the distribution it was made with, or another store (its labels are untouched)"
             )
 
     def add(self, items: AnnotationItems) -> None:
-        """More items of the same run; those already there count for both draws and keep their labels."""
+        """Add items of the same run; for those already there, counts are added and labels stay."""
         self.check_run(items.run)
         with self._lock, _clear_errors(self.path), _transaction(self._connection) as connection:
             _insert(connection, items, self.overlap, self.seed)
@@ -148,11 +149,11 @@ class AnnotationStore:
         for label in labels:
             if label.score is not None and not 0 <= label.score <= 1:
                 raise InputError(
-                    f"expected a score from 0 to 1, got {label.score:g}; choose one of the scale"
+                    f"expected a score from 0 to 1, got {label.score:g}; choose one on the scale"
                 )
             if label.seconds is not None and not 0 <= label.seconds < math.inf:
                 raise InputError(
-                    f"expected seconds from 0 on, got {label.seconds:g}; leave them empty if unknown"
+                    f"expected seconds of at least 0, got {label.seconds:g}; leave them empty if unknown"
                 )
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         rows = [(*one.turn, one.annotator, one.score, one.seconds, now) for one in labels]
@@ -164,7 +165,7 @@ class AnnotationStore:
                 rows,
             )
 
-    def given(self) -> list[Label]:
+    def label_list(self) -> list[Label]:
         """Every label, in the order first given."""
         query = "select item, repeat, annotator, score, seconds from labels order by place"
         with self._lock, _clear_errors(self.path):
@@ -172,7 +173,8 @@ class AnnotationStore:
         return [Label(Turn(item, repeat), *rest) for item, repeat, *rest in rows]
 
     def labels(self) -> pd.DataFrame:
-        """Every label with its item's bin and weight, in the order given: what `precision_recall` takes."""
+        """Every label with the bin and weight of its item, in the order given, as `precision_recall` takes
+        them."""
         query = (
             "select item, item as row, bin, weight, score, annotator, repeat, seconds, time "
             "from labels join items using (item) order by place"
@@ -182,7 +184,7 @@ class AnnotationStore:
         return found.astype({"score": np.float64, "seconds": np.float64})
 
     def items(self) -> AnnotationItems:
-        """What is to be annotated."""
+        """The items to annotate."""
         with self._lock, _clear_errors(self.path):
             rows = self._connection.execute("select item, bin, weight, input, text from items order by item")
             columns: list[tuple[Any, ...]] = list(zip(*rows.fetchall(), strict=True))
@@ -201,7 +203,7 @@ class AnnotationStore:
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as every SQLite file does."""
+    """Whether the file begins like an SQLite file."""
     try:
         with open(path, "rb") as file:
             return file.read(16) == b"SQLite format 3\0"
@@ -209,8 +211,8 @@ def is_store(path: str | os.PathLike[str]) -> bool:
         return False
 
 
-def _made(path: str, facts: dict[str, str], items: AnnotationItems, overlap: float, seed: int) -> None:
-    with _clear_errors(Path(path)), contextlib.closing(_connected(Path(path))) as connection:
+def _write_new(path: str, facts: dict[str, str], items: AnnotationItems, overlap: float, seed: int) -> None:
+    with _clear_errors(Path(path)), contextlib.closing(_connect(Path(path))) as connection:
         connection.executescript(SCHEMA)
         with _transaction(connection):
             connection.executemany("insert into facts values (?, ?)", facts.items())
@@ -238,10 +240,10 @@ def _insert(connection: sqlite3.Connection, items: AnnotationItems, overlap: flo
     )
 
 
-def _connected(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
-    # Not a write-ahead log: what is confirmed is in this one file, so that a copy of it is complete. `extra`
-    # syncs the folder too, or a journal could come back after a power cut and take the last label away.
+    # No write-ahead log: confirmed labels are in this one file, so that a copy of it is complete. `extra`
+    # syncs the folder too; otherwise a journal could reappear after a power cut and undo the last label.
     connection.execute("pragma journal_mode = delete")
     connection.execute("pragma synchronous = extra")
     connection.execute("pragma foreign_keys = on")
@@ -249,7 +251,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _sole_writer(path: Path) -> sqlite3.Connection:
-    """A lock that the system lets go of when the process ends, however it ends."""
+    """A lock that the system releases when the process ends, however it ends."""
     beside = path.with_name(path.name + ".lock")
     with _clear_errors(path):
         holder = sqlite3.connect(beside, timeout=0, isolation_level=None, check_same_thread=False)

@@ -7,7 +7,7 @@ Array = NDArray[np.float64]
 
 
 def log_recall_range(log_recall: Array) -> tuple[float, float]:
-    """From the first recall above zero to the last; NaN without any."""
+    """The first and the last log-recall of a recall above zero; NaN if there is none."""
     finite = log_recall[np.isfinite(log_recall)]
     return (float(finite[0]), float(finite[-1])) if len(finite) else (np.nan, np.nan)
 
@@ -15,11 +15,11 @@ def log_recall_range(log_recall: Array) -> tuple[float, float]:
 def area_up_to(log_recall: Array, precision: Array, ends: Array) -> Array:
     """The area from the curve's first recall above zero to each of `ends`.
 
-    Points where nothing new was recalled are vertical steps: they have no area. Beyond its own range a curve
-    goes on level.
+    Points where nothing new was recalled are vertical steps without area. Beyond its own range the curve is
+    continued as a constant.
     """
-    known = np.isfinite(log_recall)
-    x, y = log_recall[known], precision[known]
+    finite = np.isfinite(log_recall)
+    x, y = log_recall[finite], precision[finite]
     if not len(x):
         return np.zeros(len(ends))
     areas = np.concatenate([[0.0], np.cumsum(np.diff(x) * (y[1:] + y[:-1]) / 2)])
@@ -35,5 +35,5 @@ def area_up_to(log_recall: Array, precision: Array, ends: Array) -> Array:
 
 def whole_area(log_recall: Array, precision: Array) -> float:
     """The area over the curve's own range."""
-    _, high = log_recall_range(log_recall)
-    return 0.0 if np.isnan(high) else float(area_up_to(log_recall, precision, np.array([high]))[0])
+    _, last = log_recall_range(log_recall)
+    return 0.0 if np.isnan(last) else float(area_up_to(log_recall, precision, np.array([last]))[0])

@@ -26,7 +26,7 @@ STEPS = 200
 @storable("PrecisionRecallComparison")
 @dataclass(frozen=True, eq=False)
 class PrecisionRecallComparison:
-    """Curves of models over one input space; each pair is compared over the recalls that both reach."""
+    """Curves of models over one input space; each pair is compared over the recalls both reach."""
 
     title: ClassVar[str] = "Precision and recall of models compared"
 
@@ -35,24 +35,25 @@ class PrecisionRecallComparison:
 
     @tabled
     def cumulative_ratio(self, model: str, reference: str) -> pd.DataFrame:
-        """Area of `model` over that of `reference`, from their least common log-recall on (section 3.2).
+        """Area of `model` divided by that of `reference`, from their least common log-recall on (section
+        3.2).
 
-        Empty where the two curves have no recall in common.
+        Empty if the two curves have no recall in common.
         """
         one, other = self._curve(model), self._curve(reference)
-        low, high = _common(one, other)
+        low, high = _common_range(one, other)
         if not low < high:
             return pd.DataFrame({"log_recall": [], "ratio": [], "ratio_lower": [], "ratio_upper": []})
         ends = np.linspace(low, high, STEPS + 1)
-        ratio = _areas(one, ends)[1:] / _positive(_areas(other, ends)[1:])
-        copies = np.stack(
+        ratio = _areas(one, ends)[1:] / _nan_unless_positive(_areas(other, ends)[1:])
+        resamples = np.stack(
             [
-                _copied_areas(one, limit, ends)[:, 1:]
-                / _positive(_copied_areas(other, 1 - limit, ends)[:, 1:])
+                _resampled_areas(one, limit, ends)[:, 1:]
+                / _nan_unless_positive(_resampled_areas(other, 1 - limit, ends)[:, 1:])
                 for limit in (0, 1)
             ]
         )
-        lower, upper = interval(ratio, copies, one.level)
+        lower, upper = interval(ratio, resamples, one.level)
         return pd.DataFrame(
             {"log_recall": ends[1:], "ratio": ratio, "ratio_lower": lower, "ratio_upper": upper}
         )
@@ -69,7 +70,7 @@ class PrecisionRecallComparison:
 
     def _row(self, reference: str, model: str) -> dict[str, object]:
         one, other = self._curve(model), self._curve(reference)
-        low, high = _common(one, other)
+        low, high = _common_range(one, other)
         ends, ratios = np.array([low, high]), self.cumulative_ratio(model, reference)
         last = ratios.iloc[-1] if len(ratios) else pd.Series(np.nan, index=ratios.columns)
         area, other_area = (
@@ -88,11 +89,11 @@ class PrecisionRecallComparison:
         }
 
     def summary(self) -> str:
-        """Every pair in a sentence: who agrees better with the judges, or that it cannot be said."""
-        return " ".join(_verdict(row) for _, row in self.to_frame().iterrows())
+        """A sentence per pair: which model agrees better with the judges, or that no difference is shown."""
+        return " ".join(_conclusion(row) for _, row in self.to_frame().iterrows())
 
     def plot(self) -> "Figure":
-        """All curves over one log-recall."""
+        """All curves over the same axis of log-recall."""
         from assay.omniinput.precision.figures import curve_figure
 
         return curve_figure(dict(zip(self.names, self.curves, strict=True)))
@@ -107,8 +108,8 @@ class PrecisionRecallComparison:
 def compare_precision_recall(curves: Mapping[str, PrecisionRecall]) -> PrecisionRecallComparison:
     """Areas under precision over log-recall, on the range of recall that two models share (section 3.2).
 
-    Curves are comparable if both count shares of the same entire space, or if both distributions went through
-    `cross_model_normalised` with each other (Eqs. 5, 6). Other pairs are refused.
+    Curves are comparable if both count shares of the same entire space, or if both distributions were put
+    through `cross_model_normalised` together (Eqs. 5, 6). Other pairs are refused.
     """
     if len(curves) < 2:
         raise InputError(
@@ -128,13 +129,13 @@ def compare_precision_recall(curves: Mapping[str, PrecisionRecall]) -> Precision
             )
     if first.normalisation != "entire" and len(curves) > 2:
         raise InputError(
-            f"expected two curves after cross-model normalisation, got {len(curves)}; the unit of each pair "
-            "is another one, so compare pair by pair"
+            f"expected two curves after cross-model normalisation, got {len(curves)}; each pair has its own "
+            "unit, so compare pair by pair"
         )
     return PrecisionRecallComparison(tuple(curves), tuple(curves.values()))
 
 
-def _common(one: PrecisionRecall, other: PrecisionRecall) -> tuple[float, float]:
+def _common_range(one: PrecisionRecall, other: PrecisionRecall) -> tuple[float, float]:
     (low, high), (other_low, other_high) = (log_recall_range(curve.log_recall) for curve in (one, other))
     return float(np.maximum(low, other_low)), float(np.minimum(high, other_high))
 
@@ -144,18 +145,18 @@ def _areas(curve: PrecisionRecall, ends: Array) -> Array:
     return np.asarray(found - found[0])
 
 
-def _copied_areas(curve: PrecisionRecall, limit: int, ends: Array) -> Array:
-    """Of the copies for lower (0) or upper (1) limits."""
-    copies = zip(curve.log_recall_copies[limit], curve.precision_copies[limit], strict=True)
-    found = np.stack([area_up_to(log_recall, precision, ends) for log_recall, precision in copies])
+def _resampled_areas(curve: PrecisionRecall, limit: int, ends: Array) -> Array:
+    """The areas of the resamples for the lower (0) or the upper (1) limit."""
+    resamples = zip(curve.log_recall_resamples[limit], curve.precision_resamples[limit], strict=True)
+    found = np.stack([area_up_to(log_recall, precision, ends) for log_recall, precision in resamples])
     return np.asarray(found - found[:, :1])
 
 
-def _positive(areas: Array) -> Array:
+def _nan_unless_positive(areas: Array) -> Array:
     return np.where(areas > 0, areas, np.nan)
 
 
-def _verdict(row: "pd.Series[float]") -> str:
+def _conclusion(row: "pd.Series[float]") -> str:
     model, reference = row["model"], row["reference"]
     if np.isnan(row["ratio"]):
         return f"{model} and {reference} reach no recall in common, so their areas cannot be compared."

@@ -24,22 +24,22 @@ def number_of_inputs(log_count: float) -> str:
 
 def summary(curve: "PrecisionRecall") -> str:
     last = len(curve.threshold) - 1
-    sentences = [_at(curve, 0, "Where it is most confident")]
+    sentences = [_counts_at(curve, 0, "Where it is most confident")]
     if last:
-        sentences.append(_at(curve, last, "Over all judged bins"))
+        sentences.append(_counts_at(curve, last, "Over all judged bins"))
     middle = _first_below_half(curve)
     if middle is not None:
         sentences.append(_below_half(curve, middle))
-    low, high = curve.aupr_interval
+    lower, upper = curve.aupr_interval
     sentences.append(
         f"The area under precision over log-recall is {curve.aupr:.3g} ({curve.level:.0%} interval "
-        f"{low:.3g} to {high:.3g})."
+        f"{lower:.3g} to {upper:.3g})."
     )
     sentences.append(_sources(curve))
     return " ".join(sentences + _cautions(curve))
 
 
-def _at(curve: "PrecisionRecall", place: int, where: str) -> str:
+def _counts_at(curve: "PrecisionRecall", place: int, where: str) -> str:
     row = curve.to_frame().iloc[place]
     unit = "inputs" if curve.normalisation == "entire" else "times the inputs that both models share"
     scale = curve.log_size if curve.normalisation == "entire" else 0.0
@@ -67,7 +67,7 @@ def _below_half(curve: "PrecisionRecall", place: int) -> str:
         return "Fewer than half are right even where it is most confident."
     return (
         f"At least half of them are right {_side(curve)} {curve.threshold[place - 1]:.4g}; beyond that wrong "
-        "ones prevail."
+        "ones are the majority."
     )
 
 
@@ -75,15 +75,15 @@ def _sources(curve: "PrecisionRecall") -> str:
     names = len(curve.annotators)
     who = f"{names} annotators" if names > 1 else f"one annotator ({curve.annotators[0]})"
     words = f"Judged by {who} on {int(curve.items.sum()):,} inputs in {len(curve.bins)} bins."
-    return words if names > 1 else words + " How far another would disagree is not in the intervals."
+    return words if names > 1 else words + " The intervals do not include how far another would disagree."
 
 
 def _cautions(curve: "PrecisionRecall") -> list[str]:
     words = []
     if curve.left_out:
         words.append(
-            f"{curve.left_out} visited bins of still more confident outputs have no annotations and are left "
-            "out of all sums."
+            f"{curve.left_out} visited bins with even more confident outputs have no annotations and are "
+            "left out of all sums."
         )
     doubtful = int((~curve.trusted).sum())
     if doubtful:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from assay.errors import InputError
 from assay.omniinput.annotation.scores import Annotations, Scores, scores_of
-from assay.omniinput.precision.bootstrap_copies import bin_precision
 from assay.omniinput.precision.curve import cumulative
 from assay.omniinput.precision.precision_recall import judged_bins
 from assay.omniinput.sampling.distribution import OutputDistribution
@@ -28,7 +27,7 @@ NUMBERS = (10, 20, 30, 40, 50)
 @storable("PrecisionConvergence")
 @dataclass(frozen=True, eq=False)
 class PrecisionConvergence:
-    """Curves from so many items a bin, drawn again and again from those there are.
+    """Curves from a limited number of items per bin, drawn repeatedly from all items.
 
     `precision` and `log_recall` are (numbers, trials, thresholds); `whole_*` are the curve of all items.
     """
@@ -45,7 +44,8 @@ class PrecisionConvergence:
 
     @tabled
     def to_frame(self) -> pd.DataFrame:
-        """A row per number a bin: the mean and the worst distance of precision from that of all items."""
+        """A row per number of items per bin: mean and largest difference in precision from that of all
+        items."""
         apart = np.abs(self.precision - self.whole_precision)
         return pd.DataFrame(
             {
@@ -59,14 +59,14 @@ class PrecisionConvergence:
         last = self.to_frame().iloc[-1]
         first = self.to_frame().iloc[0]
         return (
-            f"With {int(first['per_bin'])} annotations a bin the precision is on average "
-            f"{first['mean_difference']:.3f} from that of all (up to {self.most} a bin), with "
+            f"With {int(first['per_bin'])} annotations per bin the precision is on average "
+            f"{first['mean_difference']:.3f} from that of all (up to {self.most} per bin), with "
             f"{int(last['per_bin'])} it is {last['mean_difference']:.3f}; at the worst threshold "
             f"{first['largest_difference']:.3f} and {last['largest_difference']:.3f}."
         )
 
     def plot(self) -> "Figure":
-        """The first draw of every number beside the curve of all items, as in Fig. 5."""
+        """The curve of the first draw of each number, and the curve of all items, as in Fig. 5."""
         from assay.omniinput.precision.figures import convergence_figure
 
         return convergence_figure(self)
@@ -81,9 +81,9 @@ def precision_convergence(
     trials: int = 20,
     seed: int = 0,
 ) -> PrecisionConvergence:
-    """Curves from `numbers` of items a bin, drawn `trials` times without replacement (Fig. 5).
+    """Curves from `numbers` of items per bin, drawn `trials` times without replacement (Fig. 5).
 
-    Bins with fewer items give all they have, so that the distance shrinks to zero there by itself.
+    From bins with fewer items all are used, so that the difference is zero there.
     """
     if not numbers or min(numbers) < 1 or trials < 1:
         raise InputError(
@@ -95,10 +95,10 @@ def precision_convergence(
     bins, log_density = len(dist.log_density), dist.log_density[order]
 
     def curve(part: Scores) -> tuple[Array, Array]:
-        precision, log_recall, _ = cumulative(log_density, bin_precision(part, bins)[order])
+        precision, log_recall, _ = cumulative(log_density, part.bin_precision(bins)[order])
         return precision, log_recall
 
-    drawn = [[curve(_drawn(scores, number, generator)) for _ in range(trials)] for number in numbers]
+    drawn = [[curve(_random_items(scores, number, generator)) for _ in range(trials)] for number in numbers]
     whole = curve(scores)
     edges = dist.edges[1:] if confident == "low" else dist.edges[:-1]
     return PrecisionConvergence(
@@ -111,8 +111,8 @@ def precision_convergence(
     )
 
 
-def _drawn(scores: Scores, number: int, generator: np.random.Generator) -> Scores:
-    """So many items of every bin, at random."""
+def _random_items(scores: Scores, number: int, generator: np.random.Generator) -> Scores:
+    """At most `number` random items from every bin."""
     order = np.lexsort((generator.random(len(scores.item_bins)), scores.item_bins))
     sorted_bins = scores.item_bins[order]
     rank = np.arange(len(order)) - np.searchsorted(sorted_bins, sorted_bins)

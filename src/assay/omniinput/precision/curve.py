@@ -1,4 +1,4 @@
-"""PrecisionRecall: how right a model is among the inputs it is sure of, threshold by threshold."""
+"""PrecisionRecall: how often a model is right where it is confident, threshold by threshold."""
 
 import math
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ Array = NDArray[np.float64]
 class PrecisionRecall:
     """Paper Eqs. 3 and 4 and appendix A over the bins that were judged, most confident first.
 
-    `threshold` is the edge up to which (confident="low") or from which on ("high") inputs count as
-    positives. `log_recall` is the natural log of the share of all inputs that are positives and right: recall
-    up to a constant nobody knows, the number of right inputs. `*_copies` are bootstrap copies (time
-    blocks of the sampler, items and annotators together), (2, copies, bins): for lower and upper limits.
-    A point is `trusted` if the bin that it adds passed the sampler's checks.
+    Inputs count as positives up to the edge `threshold` (confident="low") or from it on ("high").
+    `log_recall` is the natural log of the share of all inputs that are positives and right: recall up to an
+    unknown constant, the number of right inputs. `*_resamples` are bootstrap resamples over time blocks of
+    the sampler, items and annotators together, (2, resamples, bins), for lower and upper limits. A point is
+    `trusted` if the bin it adds passed the sampler's checks.
     """
 
     title: ClassVar[str] = "Precision and recall over the input space"
@@ -40,11 +40,11 @@ class PrecisionRecall:
     threshold: Array
     log_density: Array
     bin_precision: Array
-    bin_copies: Array
+    bin_resamples: Array
     precision: Array
-    precision_copies: Array
+    precision_resamples: Array
     log_recall: Array
-    log_recall_copies: Array
+    log_recall_resamples: Array
     log_false_positive: Array
     items: NDArray[np.int64]
     trusted: NDArray[np.bool_]
@@ -67,16 +67,17 @@ class PrecisionRecall:
 
     @property
     def aupr_interval(self) -> tuple[float, float]:
-        limits = zip(self.log_recall_copies, self.precision_copies, strict=True)
+        limits = zip(self.log_recall_resamples, self.precision_resamples, strict=True)
         areas = np.array([[whole_area(*one) for one in zip(*limit, strict=True)] for limit in limits])
-        low, high = interval(np.array(self.aupr), areas, self.level)
-        return float(low), float(high)
+        lower, upper = interval(np.array(self.aupr), areas, self.level)
+        return float(lower), float(upper)
 
     @property
     def auroc(self) -> float:
-        """The chance that of a right and a wrong input, drawn from the judged bins, the right one is surer.
+        """The chance that the model is more confident about a right input than about a wrong one.
 
-        Inputs of one bin count as equally sure. NaN if every input is right, or none.
+        Both are drawn from the judged bins; inputs of one bin count as equally confident. NaN if every input
+        is right, or none.
         """
         log_right, log_wrong = _bin_logs(self.log_density, self.bin_precision)
         if not (np.isfinite(log_right).any() and np.isfinite(log_wrong).any()):
@@ -110,19 +111,19 @@ class PrecisionRecall:
     def to_frame(self) -> pd.DataFrame:
         """A row per threshold, most confident first; r is the precision of the bin it adds (r(z))."""
         columns: dict[str, Any] = {"threshold": self.threshold}
-        columns |= self._with_interval("precision", self.precision, self.precision_copies)
-        columns |= self._with_interval("log_recall", self.log_recall, self.log_recall_copies)
+        columns |= self._with_interval("precision", self.precision, self.precision_resamples)
+        columns |= self._with_interval("log_recall", self.log_recall, self.log_recall_resamples)
         columns |= {"log_false_positive": self.log_false_positive, "bin": self.bins}
-        columns |= self._with_interval("r", self.bin_precision, self.bin_copies)
+        columns |= self._with_interval("r", self.bin_precision, self.bin_resamples)
         columns |= {"items": self.items, "trusted": self.trusted}
         return pd.DataFrame(columns)
 
-    def _with_interval(self, name: str, values: Array, copies: Array) -> Mapping[str, Array]:
-        lower, upper = interval(values, copies, self.level)
+    def _with_interval(self, name: str, values: Array, resamples: Array) -> Mapping[str, Array]:
+        lower, upper = interval(values, resamples, self.level)
         return {name: values, f"{name}_lower": lower, f"{name}_upper": upper}
 
     def summary(self) -> str:
-        """How many inputs the model is confident about, how many of them wrongly, and what to make of it."""
+        """How many inputs the model is confident about, how many of them wrongly, and how certain that is."""
         from assay.omniinput.precision.conclusion import summary
 
         return summary(self)
@@ -137,24 +138,24 @@ class PrecisionRecall:
         """The curve, the precision of every bin, and judged inputs bin by bin."""
         from assay.omniinput.precision.figures import bins_figure, examples_figure
 
-        known = [examples_figure(self)] if len(self.example_scores) else []
-        return [self.plot(), bins_figure(self), *known]
+        examples = [examples_figure(self)] if len(self.example_scores) else []
+        return [self.plot(), bins_figure(self), *examples]
 
 
-def interval(values: Array, copies: Array, level: float) -> tuple[Array, Array]:
-    """From the copies for lower limits and those for upper ones (first axis), so that it holds the value."""
-    copies = np.where(np.isnan(copies), values, copies)
+def interval(values: Array, resamples: Array, level: float) -> tuple[Array, Array]:
+    """Lower and upper limits from the resamples for each (first axis), extended to contain the value."""
+    resamples = np.where(np.isnan(resamples), values, resamples)
     tail = (1 - level) / 2
     # "lower" and "higher" never interpolate, which between a number and minus infinity would give NaN.
-    low = np.quantile(copies[0], tail, axis=0, method="lower")
-    high = np.quantile(copies[1], 1 - tail, axis=0, method="higher")
-    return np.fmin(low, values), np.fmax(high, values)
+    lower = np.quantile(resamples[0], tail, axis=0, method="lower")
+    upper = np.quantile(resamples[1], 1 - tail, axis=0, method="higher")
+    return np.fmin(lower, values), np.fmax(upper, values)
 
 
 def cumulative(log_density: Array, bin_precision: Array) -> tuple[Array, Array, Array]:
     """Precision, log-recall and log false positives of bins in order of confidence (last axis).
 
-    Eq. 3 has <= above and < below; <= is meant in both. Sums are of logarithms throughout.
+    Eq. 3 has <= in the numerator and < in the denominator; <= is meant in both. All sums are in logarithms.
     """
     log_right, log_wrong = _bin_logs(log_density, bin_precision)
     log_recall = np.logaddexp.accumulate(log_right, axis=-1)

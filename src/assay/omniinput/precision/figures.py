@@ -21,7 +21,7 @@ MOST_BINS, MOST_IMAGES = 14, 8
 
 
 def curve_figure(curves: Mapping[str, PrecisionRecall]) -> Figure:
-    """Precision over log10 of recall; a band per curve, hollow points where a bin failed its checks."""
+    """Precision over log10 of recall, a band per curve; points are hollow if their bin failed a check."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.add_subplot()
     for (name, curve), colour in zip(curves.items(), itertools.cycle(COLOURS)):
@@ -128,13 +128,13 @@ def _image_examples(curve: PrecisionRecall, bins: list[int]) -> Figure:
 
 
 def convergence_figure(found: "PrecisionConvergence") -> Figure:
-    """Curves of the first draws, darker with more items, over the curve of all."""
+    """Curves of the first draws, darker with more items, and the curve of all items."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot()
     for place, number in enumerate(found.numbers):
         x, y = found.log_recall[place, 0] / math.log(10), found.precision[place, 0]
         shade = 0.25 + 0.6 * place / max(len(found.numbers) - 1, 1)
-        axes.plot(x, y, "o-", markersize=3, linewidth=1, color=BLUE, alpha=shade, label=f"{number} a bin")
+        axes.plot(x, y, "o-", markersize=3, linewidth=1, color=BLUE, alpha=shade, label=f"{number} per bin")
     axes.plot(
         found.whole_log_recall / math.log(10),
         found.whole_precision,
@@ -152,7 +152,7 @@ def convergence_figure(found: "PrecisionConvergence") -> Figure:
 
 
 def ratio_figure(comparison: "PrecisionRecallComparison") -> Figure:
-    """The ratio of areas, accumulated from the least common recall, for every pair that has one."""
+    """The ratio of areas of every comparable pair, accumulated from the least common recall."""
     figure = Figure(figsize=(7, 3.2), layout="constrained")
     axes = figure.add_subplot()
     pairs = itertools.combinations(comparison.names, 2)

@@ -5,12 +5,12 @@ from numpy.typing import NDArray
 
 from assay.errors import InputError
 from assay.omniinput.annotation.scores import Annotations, Scores, scores_of
-from assay.omniinput.precision.bootstrap_copies import bin_precision, bin_precision_copies, log_density_copies
+from assay.omniinput.precision.bin_bootstrap import bin_precision_resamples, log_density_resamples
 from assay.omniinput.precision.curve import PrecisionRecall, cumulative
 from assay.omniinput.sampling.convergence import LEAST_EFFECTIVE
 from assay.omniinput.sampling.distribution import OutputDistribution, Samples
 
-COPIES = 500
+RESAMPLES = 500
 EXAMPLES = 8
 DIRECTIONS = ("low", "high")
 
@@ -25,11 +25,11 @@ def precision_recall(
 ) -> PrecisionRecall:
     """Precision and unnormalised recall of a model over its whole input space (paper Eqs. 3, 4, appendix A).
 
-    confident: which outputs the model is sure at, "low" (a negative log-likelihood) or "high" (a logit).
-    annotations: a function of (n, *shape) inputs that returns scores from 0 to 1, which then judges every
-    kept input, or a DataFrame with columns bin, score, annotator and optionally item, weight and repeat, as
-    `read_annotations` gives. The curve runs over the bins that were judged; those more confident than the
-    first of them are left out, as the paper does with its lowest bins, and the summary says so.
+    confident: whether the model is confident where its output is "low" (a negative log-likelihood) or "high"
+    (a logit). annotations: a function of (n, *shape) inputs that returns scores from 0 to 1, which then
+    judges every kept input, or a DataFrame with columns bin, score, annotator and optionally item, weight and
+    repeat, as `read_annotations` returns. The curve covers the bins that were judged; more confident bins
+    before the first of them are left out, as the paper does with its lowest bins, and the summary says so.
     """
     scores = scores_of(dist, annotations)
     return curve_of(dist, scores, confident, level=level, seed=seed)
@@ -38,17 +38,17 @@ def precision_recall(
 def curve_of(
     dist: OutputDistribution, scores: Scores, confident: str, level: float = 0.95, seed: int = 0
 ) -> PrecisionRecall:
-    """The curve of scores that were checked already."""
+    """The curve from checked scores."""
     if not 0 < level < 1:
         raise InputError(f"expected a level between 0 and 1, got {level:g}; 0.95 is usual")
     count = len(dist.log_density)
     order, left_out = judged_bins(dist, scores, confident)
     generator = np.random.default_rng(seed)
-    by_bin = bin_precision(scores, count)[order]
-    bin_copies = bin_precision_copies(scores, count, COPIES, generator)[:, :, order]
-    density_copies = log_density_copies(dist, COPIES, generator)[:, order]
+    by_bin = scores.bin_precision(count)[order]
+    bin_resamples = bin_precision_resamples(scores, count, RESAMPLES, generator)[:, :, order]
+    density_resamples = log_density_resamples(dist, RESAMPLES, generator)[:, order]
     precision, log_recall, log_false_positive = cumulative(dist.log_density[order], by_bin)
-    precision_copies, log_recall_copies, _ = cumulative(density_copies, bin_copies)
+    precision_resamples, log_recall_resamples, _ = cumulative(density_resamples, bin_resamples)
     examples, example_scores = _examples(dist, scores)
     edges = dist.edges[1:] if confident == "low" else dist.edges[:-1]
     return PrecisionRecall(
@@ -57,11 +57,11 @@ def curve_of(
         threshold=edges[order],
         log_density=dist.log_density[order],
         bin_precision=by_bin,
-        bin_copies=bin_copies,
+        bin_resamples=bin_resamples,
         precision=precision,
-        precision_copies=precision_copies,
+        precision_resamples=precision_resamples,
         log_recall=log_recall,
-        log_recall_copies=log_recall_copies,
+        log_recall_resamples=log_recall_resamples,
         log_false_positive=log_false_positive,
         items=np.bincount(scores.item_bins, minlength=count)[order],
         trusted=_trusted(dist)[order],
@@ -83,19 +83,19 @@ def judged_bins(dist: OutputDistribution, scores: Scores, confident: str) -> tup
     """Visited bins from the most confident judged one to the least, and how many before them are left out."""
     if confident not in DIRECTIONS:
         raise InputError(
-            f"expected confident='low' or 'high', got {confident!r}; a likelihood is sure where its negative "
-            "log is low, a classifier where its logit is high"
+            f"expected confident='low' or 'high', got {confident!r}; choose low for a negative "
+            "log-likelihood, high for a logit"
         )
     judged = np.bincount(scores.item_bins, minlength=len(dist.log_density)) > 0
     visited = np.flatnonzero(dist.visited)
     visited = visited if confident == "low" else visited[::-1]
-    known = np.flatnonzero(judged[visited])
-    if not len(known):
+    places = np.flatnonzero(judged[visited])
+    if not len(places):
         raise InputError(
             "expected annotations of inputs in bins that the sampler visited, got none; annotate inputs of "
             "this distribution"
         )
-    order = visited[known[0] : known[-1] + 1]
+    order = visited[places[0] : places[-1] + 1]
     without = order[~judged[order]]
     if len(without):
         shown = ", ".join(map(str, np.sort(without)[:8]))
@@ -104,18 +104,18 @@ def judged_bins(dist: OutputDistribution, scores: Scores, confident: str) -> tup
             f"none in bin {shown}{' and others' if len(without) > 8 else ''}; annotate inputs there (labels "
             "already given stay as they are)"
         )
-    return order, int(known[0])
+    return order, int(places[0])
 
 
 def _trusted(dist: OutputDistribution) -> NDArray[np.bool_]:
-    """Bins whose density is known: a finite error and enough effective samples."""
+    """Bins whose density has a finite error and enough effective samples."""
     effective = dist.diagnostics.get("effective_sample_size")
     enough = np.ones(len(dist.error), dtype=bool) if effective is None else effective >= LEAST_EFFECTIVE
     return np.asarray(np.isfinite(dist.error) & enough)
 
 
 def _examples(dist: OutputDistribution, scores: Scores) -> tuple[Samples, NDArray[np.float64]]:
-    """A few judged inputs per bin, the weightiest first, where it is known which inputs were judged."""
+    """A few judged inputs per bin, those of largest weight first, if their rows are known."""
     known = np.flatnonzero(scores.item_rows >= 0)
     ranked = known[np.lexsort((-scores.item_weights[known], scores.item_bins[known]))]
     bins = scores.item_bins[ranked]

@@ -1,4 +1,4 @@
-"""What every sampler needs to make its OutputDistribution: diagnostics, checks, the inputs it kept."""
+"""Shared by all samplers: diagnostics, checks and kept inputs of an OutputDistribution."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 def effective_samples(found: DensityEstimate) -> Array:
-    """Independent samples that would give the same error, 1 / error^2; zero where there is none."""
+    """The number of independent samples with the same error, 1 / error^2; zero without an error."""
     with np.errstate(divide="ignore"):
         return np.where(np.isfinite(found.error), 1 / np.maximum(found.error, 1e-6) ** 2, 0.0)
 
@@ -53,14 +53,14 @@ def assembled(
 ) -> OutputDistribution:
     reasons = [*gap_reasons(found.log_density), *reasons]
     return OutputDistribution(
-        edges, found.log_density, found.error, space, kept, found.copies, diagnostics, tuple(reasons)
+        edges, found.log_density, found.error, space, kept, found.resamples, diagnostics, tuple(reasons)
     )
 
 
 def kept_inputs(
     representatives: Representatives, space: InputSpace, log_weight: Callable[[Array], Array]
 ) -> Samples:
-    """Kept inputs with the weight each stands for: what its sampling says times what its output says."""
+    """Kept inputs with their weights: that of the sampling times that of the output."""
     if not len(representatives.index):
         return Samples.none(space)
     inputs: Tensor = space.embed(representatives.sites)

@@ -1,4 +1,4 @@
-"""Checkpoint: a run on disk, from which it goes on exactly as if it had never stopped."""
+"""Checkpoint: a run on disk, which continues exactly as if it had never stopped."""
 
 import os
 import time
@@ -16,18 +16,19 @@ from assay.omniinput.sampling.space import InputSpace
 from assay.storage import load, save, storable
 
 COMPARED = 64
-"""Inputs of a checkpoint that are evaluated again before the run goes on."""
+"""Inputs of a checkpoint that are evaluated again before the run continues."""
 
 ROUNDING = 1e-4
-"""Of the size of the outputs. Single precision in batches of another size moved those of a residual network
-of 19 layers and of a transformer of 6 by 3e-7 at most, and a model this close has the same densities."""
+"""Relative to the size of the outputs. Single precision in batches of another size moved those of a residual
+network of 19 layers and of a transformer of 6 by 3e-7 at most, and a model this close has the same
+densities."""
 
 HALF_ROUNDING = 1e-2
 """The same where the weights are known to be equal: half precision has steps of 0.004."""
 
 
 class Run(Protocol):
-    """What samplers share: they advance by chunks until finished, and can be stopped between any two."""
+    """Interface of all samplers: they advance by chunks until finished, and can stop between any two."""
 
     plan: Plan
     budget: Budget
@@ -49,23 +50,23 @@ class Run(Protocol):
     def evaluated(self) -> list[Evaluated]: ...
 
     def distribution(self) -> OutputDistribution | None:
-        """What was found so far; None before anything that could give one was sampled."""
+        """The distribution so far; None if too little was sampled for one."""
 
     @property
     def seen(self) -> tuple[float, float] | None:
-        """The least and the largest output met, where the sampler keeps them."""
+        """The smallest and the largest output so far, if the sampler records them."""
 
 
 @storable("omniinput.Checkpoint")
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The snapshot of a run, and what it was asked, so that it is never continued as something else."""
+    """The snapshot of a run with its settings, so that it is only continued with the same ones."""
 
     plan: Plan
     space: InputSpace
     method: str
     model: str | None
-    """A hash of the model's weights, where it has any (see `model_identity`)."""
+    """A hash of the model's weights, if it has any (see `model_identity`)."""
     elapsed: float
     snapshot: dict[str, Any]
 
@@ -82,7 +83,7 @@ class Keeper:
     written: float = field(default_factory=time.monotonic)
 
     def resume(self, run: Run) -> bool:
-        """Take up the run on disk, if there is one; refuse it if it answers another question."""
+        """Continue the run on disk, if there is one; refuse it if its settings or its model differ."""
         if self.path is None or not Path(self.path).exists():
             return False
         found: Checkpoint = load(self.path, kind="omniinput.Checkpoint")
@@ -91,7 +92,7 @@ class Keeper:
         differences += [] if found.method == self.method else ["sampler or kernel"]
         if differences:
             raise InputError(
-                f"expected {self.path} to hold a run with the same settings, got one with another "
+                f"expected {self.path} to contain a run with the same settings, got one with another "
                 f"{' and '.join(differences)}; resume with the same settings or remove the file"
             )
         known = found.model is not None and self.model is not None
@@ -111,7 +112,9 @@ class Keeper:
             now = run.problem.again(sites)
         except SamplingError as error:
             raise self._of_another_model(f"on its inputs this one fails, {error}") from error
-        size = then.abs() + then.abs().quantile(0.75)  # of its own, or usual where sums cancel to nearly zero
+        size = then.abs() + then.abs().quantile(
+            0.75
+        )  # its own size, or the usual one if sums cancel to nearly zero
         differ = ~((now - then).abs() <= rounding * size)
         if differ.any():
             row = int(differ.nonzero()[0])
@@ -122,16 +125,18 @@ class Keeper:
 
     def _of_another_model(self, reason: str) -> InputError:
         return InputError(
-            f"expected {self.path} to hold a run of this model, got that of another: {reason}; give every "
-            "model a checkpoint of its own, or remove the file"
+            f"expected {self.path} to contain a run of this model, got that of another: {reason}; give every "
+            "model its own checkpoint, or remove the file"
         )
 
     def keep(self, run: Run, now: bool = False) -> None:
-        """Between two chunks: write if it is time."""
+        """Write a checkpoint if one is due, or at once with `now`; called between chunks."""
         if self.path is None or not (now or time.monotonic() - self.written >= self.every):
             return
-        taken = Checkpoint(run.plan, self.space, self.method, self.model, run.budget.elapsed, run.snapshot())
-        save(taken, self.path)
+        checkpoint = Checkpoint(
+            run.plan, self.space, self.method, self.model, run.budget.elapsed, run.snapshot()
+        )
+        save(checkpoint, self.path)
         self.written = time.monotonic()
 
 

@@ -1,4 +1,4 @@
-"""Convergence: the checks a distribution must pass, and the reason that says which one failed and how."""
+"""Convergence: the checks a distribution must pass, and a Reason for each one that failed."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,7 +32,7 @@ class Failure(StrEnum):
 
 
 LADDER_FAILURES = frozenset({Failure.SWAP_ACCEPTANCE, Failure.ROUND_TRIPS})
-"""Failures of the walk itself, which no second run makes up for."""
+"""Failures of the walk itself, which a second run cannot make up for."""
 
 
 @storable("omniinput.Reason")
@@ -52,7 +52,7 @@ class Reason:
 
 
 def gap_reasons(log_density: Array) -> list[Reason]:
-    """Empty bins between visited ones: the sampler did not pass, or the output has no such values."""
+    """Empty bins between visited ones: the sampler missed them, or the output has no such values."""
     seen = np.flatnonzero(~np.isnan(log_density))
     if not len(seen):
         return [Reason(Failure.NOTHING_VISITED, "no bin was visited")]

@@ -19,28 +19,28 @@ RESAMPLES = 100
 
 
 class Solver(Protocol):
-    """From counts of fine bins, of all replicas together, to log counts of inputs up to a constant."""
+    """From counts in fine bins, of all replicas together, to log counts of inputs up to a constant."""
 
     def solve(self, outputs: Array, counts: Array) -> tuple[Array, Array]:
-        """Log counts, and the solution they follow from (nothing where there is nothing to solve)."""
+        """Log counts, and the solution they follow from (empty if there is nothing to solve)."""
 
     def nearby(self, outputs: Array, counts: Array, solution: Array) -> Callable[[Array], Array]:
-        """The log counts as a function of other counts, fast where those resemble the ones given."""
+        """The log counts as a function of other counts; fast if those resemble the counts given."""
 
 
 @dataclass(frozen=True)
 class DensityEstimate:
-    """Log density of each reported bin (NaN where never visited), and all that was needed to get there.
+    """Log density of each reported bin (NaN if never visited), with its errors and how they were found.
 
-    `copies` are bootstrap copies of the log density, `by_ensemble` the log density from each ensemble
-    alone, `dropped` the number of leading blocks of `blocks` left out as burn-in, `correlation` what the
-    likeness of blocks that follow each other multiplied variances by, `inflation` what the disagreement of
-    the ensembles multiplied errors by.
+    `resamples` are bootstrap resamples of the log density, `by_ensemble` is the log density from each
+    ensemble alone, `dropped` the number of the `blocks` left out as burn-in, `correlation` the factor by
+    which correlation of consecutive blocks increased variances, and `inflation` the factor by which
+    disagreement of the ensembles increased errors.
     """
 
     log_density: Array
     error: Array
-    copies: Array
+    resamples: Array
     by_ensemble: Array
     solution: Array
     blocks: int
@@ -52,7 +52,7 @@ class DensityEstimate:
 
 @dataclass(frozen=True)
 class LadderSolver:
-    """WHAM over the rungs of a ladder, every one of which gave equally many samples."""
+    """WHAM over the rungs of a ladder, which all have the same number of samples."""
 
     betas: Array
 
@@ -82,12 +82,12 @@ ALL_INPUTS = Anchor()
 
 
 def estimate(record: LadderRecord, solver: Solver, seed: int, anchor: Anchor = ALL_INPUTS) -> DensityEstimate:
-    """Solve once for all blocks after burn-in, once per ensemble, and once per bootstrap replicate.
+    """Solve once for all blocks after burn-in, once per ensemble, and once per bootstrap resample.
 
-    Blocks of time are drawn with replacement, of each ensemble apart, so that whatever is correlated inside
-    a block is counted once (block bootstrap; counting errors were off by a factor of 34). In a short run the
-    blocks are shorter than the walkers' memory: what each adds to the result, found by leaving it out, shows
-    how alike neighbours still are, and what the ensembles disagree beyond that is added on top.
+    Blocks of time are drawn with replacement, separately for each ensemble, so that correlation inside a
+    block does no harm (block bootstrap; counting errors were off by a factor of 34). In a short run the
+    blocks are shorter than the memory of the walkers: the effect of leaving each block out shows how
+    correlated neighbouring blocks still are, and any further disagreement of the ensembles is added on top.
     """
     blocks = record.blocks.whole()
     series = (blocks["rungs"] / blocks["steps"][:, None, None]).reshape(len(blocks["steps"]), -1)
@@ -115,19 +115,19 @@ def estimate(record: LadderRecord, solver: Solver, seed: int, anchor: Anchor = A
     present = np.stack(
         [_visited(counts[b, e], owner, bins) for b in range(len(steps)) for e in range(ensembles)]
     )
-    copies = np.array(drawn_densities).reshape(-1, bins)
+    resamples = np.array(drawn_densities).reshape(-1, bins)
     apart = np.array([np.where(np.isfinite(one), one, np.nan) for one in alone])
     halves = np.stack(
         [half.sum(axis=1) for half in np.array_split(counts, min(2, ensembles), axis=1)], axis=1
     )
     left_out = np.array([[density(again(total - part)) for part in block] for block in halves])
     correlation = _correlation(left_out)
-    error = bootstrap_error(copies, present, len(steps)) * np.sqrt(correlation)
+    error = bootstrap_error(resamples, present, len(steps)) * np.sqrt(correlation)
     scale = inflation(apart, error)
     return DensityEstimate(
         np.where(np.isfinite(whole), whole, np.nan),
         error * scale,
-        _spread_out(copies, whole, scale * np.sqrt(correlation)),
+        _spread_out(resamples, whole, scale * np.sqrt(correlation)),
         apart,
         solution,
         len(blocks["steps"]),
@@ -139,9 +139,9 @@ def estimate(record: LadderRecord, solver: Solver, seed: int, anchor: Anchor = A
 
 
 def _correlation(left_out: Array) -> float:
-    """The correlation time of what each block adds, from the log density without it.
+    """The correlation time of the effect of each block, from the log density without it.
 
-    Bins that some block alone has visited say nothing about it, and those that never vary neither.
+    Bins visited in a single block tell nothing about it, nor do bins that never vary.
     """
     if len(left_out) < LEAST_BLOCKS:
         return 1.0
@@ -154,7 +154,7 @@ def _correlation(left_out: Array) -> float:
 def inflation(by_ensemble: Array, error: Array) -> float:
     """By how much errors must grow for independent ensembles to differ as they do (Birge ratio).
 
-    What a whole run never left, no block of it shows; ensembles that never met are the only witness of that.
+    If a run is stuck in one region, none of its blocks shows it; only independent ensembles do.
     """
     if len(by_ensemble) < 2:
         return 1.0
@@ -163,22 +163,22 @@ def inflation(by_ensemble: Array, error: Array) -> float:
     return max(1.0, float(np.sqrt(known.mean()))) if len(known) else 1.0
 
 
-def bootstrap_error(copies: Array, present: NDArray[np.bool_], blocks: int) -> Array:
-    """The spread of the copies, at least what the share of blocks that saw the bin allows to know."""
+def bootstrap_error(resamples: Array, present: NDArray[np.bool_], blocks: int) -> Array:
+    """The spread of the resamples, but at least the error implied by how many blocks visited the bin."""
     floor = presence_floor(present)
-    if len(copies) == 0:
+    if len(resamples) == 0:
         return np.where(np.isfinite(floor), np.inf, np.nan)
-    finite = np.where(np.isfinite(copies), copies, np.nan)
+    finite = np.where(np.isfinite(resamples), resamples, np.nan)
     seen = np.isfinite(finite).sum(axis=0) >= 2
-    spread = np.full(copies.shape[1], np.inf)
+    spread = np.full(resamples.shape[1], np.inf)
     spread[seen] = np.nanstd(finite[:, seen], axis=0, ddof=1) * np.sqrt(blocks / max(blocks - 1, 1))
     return np.asarray(np.where(np.isfinite(floor), np.fmax(spread, floor), np.nan))
 
 
-def _spread_out(copies: Array, centre: Array, scale: float) -> Array:
-    """The copies with their distance from the estimate scaled; those that missed a bin still miss it."""
+def _spread_out(resamples: Array, centre: Array, scale: float) -> Array:
+    """The resamples with their distance from the estimate scaled; missing values stay missing."""
     with np.errstate(invalid="ignore"):
-        return np.where(np.isfinite(copies), centre + scale * (copies - centre), copies)
+        return np.where(np.isfinite(resamples), centre + scale * (resamples - centre), resamples)
 
 
 def _visited(counts: Array, owner: NDArray[np.int64], bins: int) -> NDArray[np.bool_]:

@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 @storable("omniinput.Samples")
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Representative inputs of all bins: whole inputs, outputs, bin, and log weight within the bin."""
+    """Representative inputs of all bins, with their outputs, bins, and log weights within the bin."""
 
     inputs: Tensor
     outputs: Array
@@ -35,7 +35,7 @@ class Samples:
     texts: list[str] | None = None
 
     def state(self) -> dict[str, Any]:
-        """For storage: columns as tensors, since numpy arrays without entries cannot be written."""
+        """For storage: columns as tensors, since empty numpy arrays cannot be written."""
         return {
             "inputs": self.inputs,
             "outputs": torch.tensor(self.outputs),
@@ -62,10 +62,10 @@ class OutputDistribution:
     """The output distribution rho(z) of paper Eq. 1, in logarithms because it spans hundreds of orders.
 
     `log_density[b]` is the natural log of the share of all inputs whose output lies in bin b, from edges[b]
-    up to but not including edges[b + 1] (the last bin includes its upper edge); NaN where no sample ever
-    fell, which is not the same as zero. `error` is its standard error from time blocks. `copies` are
-    bootstrap copies of it, for errors of anything computed from it. After cross-model normalisation the
-    density is in units of the shared inputs of two models instead of all inputs.
+    up to but not including edges[b + 1] (the last bin includes its upper edge); NaN if no sample ever fell in
+    it, which is not the same as zero. `error` is its standard error from time blocks. `resamples` are
+    bootstrap resamples of it, for errors of anything computed from it. After cross-model normalisation the
+    density is in units of the inputs that two models share instead of all inputs.
     """
 
     title: ClassVar[str] = "Output distribution over the input space"
@@ -75,7 +75,7 @@ class OutputDistribution:
     error: Array
     space: InputSpace
     kept: Samples
-    copies: Array
+    resamples: Array
     diagnostics: Mapping[str, Any]
     reasons: tuple[Reason, ...] = ()
     normalisation: str = "entire"
@@ -83,7 +83,7 @@ class OutputDistribution:
 
     @property
     def converged(self) -> bool:
-        """Whether every check passed; `reasons` says which did not."""
+        """Whether every check passed; `reasons` lists those that failed."""
         return not self.reasons
 
     @property
@@ -108,13 +108,13 @@ class OutputDistribution:
         return np.asarray(self.kept.outputs[self._rows(bin)])
 
     def weights(self, bin: int) -> Array:
-        """What share of the bin's inputs each of `samples(bin)` stands for; sums to 1."""
+        """The share of the bin's inputs that each of `samples(bin)` represents; sums to 1."""
         logs = self.kept.log_weights[self._rows(bin)]
         weights = np.exp(logs - logs.max()) if len(logs) else logs
         return np.asarray(weights / weights.sum() if len(logs) else weights)
 
     def texts(self, bin: int) -> list[str]:
-        """`samples(bin)` as text, where a decoder was given; otherwise their numbers."""
+        """`samples(bin)` as text if a decoder was given, otherwise as numbers."""
         rows = self._rows(bin)
         if self.kept.texts is not None:
             return [self.kept.texts[row] for row in rows]
@@ -129,7 +129,7 @@ class OutputDistribution:
         return np.flatnonzero(self.kept.bins == bin % bins)
 
     def summary(self) -> str:
-        """What was found, how sure it is, and what to do where it is not."""
+        """The main result, its accuracy, and what to do if it has not converged."""
         if not self.visited.any():
             return f"No sampled input had an output between {self.edges[0]:.4g} and {self.edges[-1]:.4g}."
         seen = np.flatnonzero(self.visited)

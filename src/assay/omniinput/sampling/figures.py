@@ -34,7 +34,7 @@ def density_figure(dist: OutputDistribution) -> Figure:
 
 
 def samples_figure(dist: OutputDistribution) -> Figure:
-    """A row per bin (at most 16): images where inputs have two dimensions or more, else text."""
+    """A row per bin (at most 16): images if inputs have two dimensions or more, else text."""
     filled = [bin for bin in range(len(dist.log_density)) if len(dist.samples(bin))]
     chosen = (
         [filled[i] for i in np.unique(np.linspace(0, len(filled) - 1, MOST_BINS).round().astype(int))]
@@ -62,7 +62,7 @@ def _text_strip(dist: OutputDistribution, bins: list[int]) -> Figure:
 
 
 def plain(text: str) -> str:
-    """Text that any font can show: what is neither ASCII nor Latin becomes a dot, dollars are no formulas."""
+    """Text that any font can show: letters beyond Latin become dots, and dollars do not start formulas."""
     shown = (letter if letter.isprintable() and ord(letter) < 0x250 else "·" for letter in text)
     return "".join(shown).replace("$", r"\$")
 

@@ -18,14 +18,14 @@ Array = NDArray[np.float64]
 def pooled(parts: Sequence[OutputDistribution]) -> OutputDistribution:
     """The mean of the log densities, each bin of each part weighted by its precision 1 / error^2.
 
-    Errors grow by the Birge ratio where the parts differ by more than they should: runs that never met are
-    the best witness of what each of them cannot see of itself. Converged is what passed as a whole: effective
-    samples add up, the parts agree, no gap is left, and every part moved along its ladder.
+    Errors grow by the Birge ratio if the parts differ more than they should: independent runs show errors
+    that no single run can detect. The result has converged if it passes as a whole: enough effective samples
+    in sum, parts that agree, no gap, and every part moved along its ladder.
     """
     logs, errors = (np.stack([getattr(part, name) for part in parts]) for name in ("log_density", "error"))
     usable = np.isfinite(logs) & np.isfinite(errors)
     precision = np.where(usable, 1 / np.maximum(errors, 1e-6) ** 2, 0.0)
-    # A bin that parts reached without knowing an error counts by the mean of those that did.
+    # If no part has an error for a bin, the bin is the mean of the parts that reached it.
     shares = np.where(precision.sum(axis=0) > 0, precision, np.isfinite(logs))
     total = shares.sum(axis=0)
     shares = np.divide(shares, total, out=np.zeros_like(shares), where=total > 0)
@@ -45,7 +45,7 @@ def pooled(parts: Sequence[OutputDistribution]) -> OutputDistribution:
         log_density=log_density,
         error=error * scale,
         kept=_kept(parts, shares),
-        copies=_copies(parts, shares, log_density, scale),
+        resamples=_resamples(parts, shares, log_density, scale),
         diagnostics=_diagnostics(parts, effective, apart, scale),
         reasons=(*reasons, *dict.fromkeys(still)),
     )
@@ -56,7 +56,7 @@ def _weighted(shares: Array, logs: Array) -> Array:
 
 
 def _agreement(logs: Array, errors: Array) -> tuple[float, list[convergence.Reason]]:
-    """Of every two neighbouring parts, the worst."""
+    """The worst disagreement of two neighbouring parts."""
     found = [
         convergence.agreement(logs[k : k + 2], np.sqrt(errors[k] ** 2 + errors[k + 1] ** 2) / 2)
         for k in range(len(logs) - 1)
@@ -67,19 +67,19 @@ def _agreement(logs: Array, errors: Array) -> tuple[float, list[convergence.Reas
     return float(np.fmax.reduce([apart for apart, _ in found])), disagreements[:1]
 
 
-def _copies(parts: Sequence[OutputDistribution], shares: Array, centre: Array, scale: float) -> Array:
-    """Copies of the joint density from as many copies of each part."""
-    count = min(len(part.copies) for part in parts)
-    copies = np.stack([part.copies[:count] for part in parts])
-    held = np.where(np.isfinite(copies), shares[:, None], 0.0)
+def _resamples(parts: Sequence[OutputDistribution], shares: Array, centre: Array, scale: float) -> Array:
+    """Resamples of the joint density from the same number of resamples of each part."""
+    count = min(len(part.resamples) for part in parts)
+    resamples = np.stack([part.resamples[:count] for part in parts])
+    held = np.where(np.isfinite(resamples), shares[:, None], 0.0)
     total = held.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mixed = (held * np.where(held > 0, copies, 0.0)).sum(axis=0) / total
+        mixed = (held * np.where(held > 0, resamples, 0.0)).sum(axis=0) / total
         return np.where(total > 0, centre + scale * (mixed - centre), np.nan)
 
 
 def _kept(parts: Sequence[OutputDistribution], shares: Array) -> Samples:
-    """The inputs of all, those of each part standing for its share of the bin."""
+    """The inputs of all parts, weighted by the share of each part in the bin."""
     weights = []
     for part, share in zip(parts, shares, strict=True):
         own = part.kept.log_weights.astype(float).copy()
@@ -101,7 +101,7 @@ def _kept(parts: Sequence[OutputDistribution], shares: Array) -> Samples:
 def _diagnostics(
     parts: Sequence[OutputDistribution], effective: Array, apart: float, scale: float
 ) -> dict[str, object]:
-    """Of the whole; sums where sums mean something."""
+    """Diagnostics of the joint result; sums where sums make sense."""
     first = parts[0].diagnostics
     summed = {
         name: sum(part.diagnostics[name] for part in parts)

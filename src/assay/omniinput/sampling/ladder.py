@@ -13,10 +13,10 @@ MOST_DOUBLINGS = 6  # of the first guess 1/std, where no bins say how far to go
 
 @dataclass(frozen=True)
 class Reach:
-    """What the two ends of the ladder are for: the mean output of each inside the outermost bins.
+    """The bins that the ends of the ladder should reach with their mean output.
 
-    `low` and `high` are the lowest and the highest bin as (lower edge, upper edge); None where the ladder
-    shall reach as far as it can.
+    `low` and `high` are the lowest and the highest bin as (lower edge, upper edge); None means as far as
+    possible.
     """
 
     low: tuple[float, float] | None
@@ -25,7 +25,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class Visit:
-    """What a round showed: ladder (ascending), mean output per rung, swap rejection between neighbours.
+    """Result of a round: ladder (ascending), mean output per rung, swap rejection between neighbours.
 
     `drifts` is by how much the mean still changed from the third to the last quarter of the round.
     """
@@ -36,12 +36,12 @@ class Visit:
     rejections: Array
 
     def mirrored(self) -> "Visit":
-        """The same ladder seen from its other end: outputs and temperatures with the sign turned."""
+        """The same ladder from its other end: outputs and temperatures with opposite sign."""
         return Visit(-self.betas[::-1], -self.means[::-1], -self.drifts[::-1], self.rejections[::-1])
 
 
 def first_ladder(mean: float, deviation: float, reach: Reach, rungs: int) -> Array:
-    """From zero out to where the mean output would lie in the outermost bin, on each side that is wanted.
+    """From zero to where the mean output would lie in the outermost bin, on each side with bins.
 
     If outputs were normal, the mean at beta would be mean - beta deviation^2. The guess ends at 16 /
     deviation, 16 standard deviations from the bulk, and is corrected round by round.
@@ -84,15 +84,15 @@ def grew(old: Array, new: Array) -> bool:
 def _moved_end(visit: Visit, goal: tuple[float, float] | None, deviation: float) -> float:
     """The new coldest beta, so that its mean output comes to lie in the lowest bin.
 
-    Zero stays zero: that side is not wanted. Growth is at most by half a round, since the round saw
-    nothing beyond its own ladder, and waits while the coldest rung has not settled: a quench to ever colder
-    rungs freezes.
+    Zero stays zero: there are no bins on that side. The end grows by at most half per round, since a round
+    tells nothing beyond its own ladder, and not before the coldest rung has settled: cooling too fast
+    freezes.
     """
     betas, means = visit.betas, visit.means
     end, span = float(betas[-1]), float(means[0] - means[-1])
     if end <= 0.0:
         return end
-    # Colder rungs that no longer lower the output have reached its least value.
+    # If colder rungs no longer lower the output, it has reached its least value.
     grows = bool(means[-2] - means[-1] > 1e-3 * span and visit.drifts[-1] > -0.05 * span)
     if goal is None:
         return min(1.5 * end, 2**MOST_DOUBLINGS / deviation) if grows else end
@@ -103,13 +103,13 @@ def _moved_end(visit: Visit, goal: tuple[float, float] | None, deviation: float)
         return float(np.clip(wanted, 1.1 * end, 1.5 * end)) if grows else end
     if means[-1] < goal[0]:
         falling = np.minimum.accumulate(means)
-        # np.interp wants ascending abscissae: walk from the cold end, where outputs are lowest.
+        # np.interp needs ascending abscissae: start from the cold end, where outputs are lowest.
         return max(float(np.interp(aim, falling[::-1], betas[::-1])), float(betas[betas > 0][0]))
     return end
 
 
 def _extended(betas: Array, barrier: Array, hot: float, cold: float) -> tuple[Array, Array]:
-    """The barrier as a function of beta from hot to cold; beyond the ladder the last slope goes on."""
+    """The barrier as a function of beta from hot to cold; beyond the ladder the last slope continues."""
     slopes = np.diff(barrier) / np.diff(betas)
     inner = (betas > hot) & (betas < cold)
     at_hot = np.interp(hot, betas, barrier) + slopes[0] * min(hot - betas[0], 0.0)

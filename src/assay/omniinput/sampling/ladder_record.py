@@ -1,4 +1,4 @@
-"""LadderRecord: what the chains of one ladder did: fine-bin counts in time blocks, and inputs per bin."""
+"""LadderRecord: fine-bin counts of the chains of one ladder in time blocks, and inputs per bin."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ MOST_FINE_BINS = 20_000
 
 
 def fine_edges(edges: Array, low: float, high: float, steepest: float) -> Array:
-    """Edges that cut every reported bin into equal parts, and go on in the same width to low and high."""
+    """Edges that cut every reported bin into equal parts, and continue in the same width to low and high."""
     widths = np.diff(edges)
     span = max(high, edges[-1]) - min(low, edges[0])
     width = max(FINE_WIDTH / max(steepest, 1e-300), span / MOST_FINE_BINS)

@@ -24,10 +24,10 @@ CachedLogits = Callable[[Tensor, Any], tuple[Tensor, Any]]
 class CausalLM:
     """Next-token logits over a fixed length, scored in nats: z = -sum_t ln p(x_t | x_<t).
 
-    `start` says how the first token is scored. None: not at all, any first token is as good as another.
-    An integer: that token stands before every sequence (it may lie outside 0..values-1). A tensor of `values`
-    logits: by their softmax. `cached` is the same model with a key-value cache, where it has one; without it
-    drawing a sequence costs one whole forward per token.
+    `start` is how the first token is scored. None: not at all, every first token is equally likely. An
+    integer: by the model, after this token (which may lie outside 0..values-1). A tensor of `values` logits:
+    by their softmax. `cached` is the same model with a key-value cache, if it has one; without it, drawing a
+    sequence costs a whole forward pass per token.
 
     >>> uniform = CausalLM(lambda tokens: torch.zeros(*tokens.shape, 4), values=4, length=3)
     >>> uniform.negative_log_likelihood(torch.tensor([[0, 1, 2]])).exp().round()
@@ -67,7 +67,7 @@ class CausalLM:
     ) -> "CausalLM":
         """A transformers causal language model, or the name or folder of one, with its key-value cache.
 
-        A name is looked up among what was downloaded before; only `allow_download` lets it reach the hub.
+        A name is looked up among earlier downloads; the hub is contacted only with `allow_download`.
         """
         if isinstance(model, str):
             model = pretrained("AutoModelForCausalLM", model, allow_download)
@@ -108,10 +108,10 @@ class CausalLM:
         return math.log(self.values) if self.start is None else 0.0
 
     def begin(self, rows: int) -> tuple[Tensor, Any]:
-        """Log-probabilities of the first token (rows, values), and the cache to go on with.
+        """Log-probabilities of the first token (rows, values), and the cache to continue with.
 
-        A free first token has log "probability" zero for every value: then S_0(beta) = values and
-        z does not depend on it, and no formula needs a special case.
+        A free first token has log "probability" zero for every value: then S_0(beta) = values, z does not
+        depend on it, and no formula needs a special case.
         """
         if self.start is None:
             return torch.zeros(rows, self.values), None
@@ -138,9 +138,9 @@ class CausalLM:
         return torch.log_softmax(logits.float().cpu(), dim=-1), cache
 
     def picked(self, cache: Any, rows: Tensor, tokens: Tensor) -> Any:
-        """The cache of some rows, in their order, which hold these tokens so far (rows, T).
+        """The cache of some rows, in this order, with these tokens so far (rows, T).
 
-        Of a cache that is somebody else's nothing is known: then the tokens go through the model once more.
+        The format of a user's cache is unknown; then the tokens go through the model once more.
         """
         if self.pick is not None and cache is not None:
             return self.pick(cache, rows)
@@ -177,8 +177,8 @@ class CausalLM:
 def log_normalisers(log_probs: Tensor, betas: Tensor, log_psi: Tensor | None = None) -> Tensor:
     """ln S(beta) = ln sum_v p(v)^beta psi(v) for every beta: (..., values) to (..., K), in double precision.
 
-    log_psi (K, values), zero by default. All betas at once where that is small; otherwise one by one, to keep
-    the memory that of the logits.
+    log_psi (K, values), zero by default. All betas at once if that is small; otherwise one by one, so that
+    memory stays that of the logits.
     """
     tilts = torch.zeros(len(betas), 1) if log_psi is None else log_psi
     if log_probs.numel() * len(betas) <= 4_000_000:
@@ -200,18 +200,18 @@ def drawn_tokens(
 
 
 def pretrained(kind: str, name: str, allow_download: bool) -> Any:
-    """What a class of transformers makes of a folder or a name; without leave, no machine is asked."""
+    """An object of a transformers class from a folder or a name; nothing is downloaded unless allowed."""
     expect_installed("transformers")
     import transformers
 
     try:
-        place = name if allow_download else _stored(name)
+        place = name if allow_download else _local_folder(name)
         return getattr(transformers, kind).from_pretrained(place, local_files_only=not allow_download)
     except (OSError, ValueError, SafetensorError) as error:
         advice = "check the name and the connection"
         if not allow_download:
             advice = (
-                "pass its folder, download it before, or allow the download (allow_download=True, on the "
+                "pass its folder, download it first, or allow the download (allow_download=True, on the "
                 "command line --allow-download)"
             )
         reason = str(error).strip().split("\n")[0].rstrip(".")
@@ -221,10 +221,10 @@ def pretrained(kind: str, name: str, allow_download: bool) -> Any:
         ) from error
 
 
-def _stored(name: str) -> str:
-    """The folder of a model that is on this machine.
+def _local_folder(name: str) -> str:
+    """The folder of a model on this machine.
 
-    Looked up here, because the hub's own library asks the hub something before it heeds `local_files_only`.
+    Looked up here, because the library of the hub contacts the hub before it obeys `local_files_only`.
     """
     from huggingface_hub import try_to_load_from_cache
 
@@ -232,5 +232,5 @@ def _stored(name: str) -> str:
         return name
     found = try_to_load_from_cache(name, "config.json")
     if not isinstance(found, str):
-        raise FileNotFoundError("no such folder, and not among what was downloaded before")
+        raise FileNotFoundError("no such folder, and not among earlier downloads")
     return str(Path(found).parent)

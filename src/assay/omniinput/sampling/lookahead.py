@@ -1,11 +1,11 @@
-"""Lookahead: what a token leads to, learned from draws, so that sequences are drawn with the rest in mind.
+"""Lookahead: draw tokens with regard to what they lead to, as learned from earlier draws.
 
-A sequence drawn token by token from p(x_t | x_<t)^beta / S_t(beta) does not know that some tokens lead to
-contexts where the model is surer of itself; the product of the S_t it ignores is what spreads the weights.
-Drawing from p^beta psi / S instead, with psi_t(v) the S that follows token v at position t, takes that into
-account (twisted proposals, Whiteley and Lee 2014; for language models Zhao et al. 2024). Any psi gives an
-unbiased result; a good one gives weights that hardly vary. psi depends on the token and its position alone,
-which is all there is to know about a first-order Markov model and a part of it for any other.
+Drawing a sequence token by token from p(x_t | x_<t)^beta / S_t(beta) ignores that some tokens lead to
+contexts where the model is more certain; the product of the ignored S_t makes the weights vary. Drawing from
+p^beta psi / S instead, with psi_t(v) the S that follows token v at position t, takes this into account
+(twisted proposals, Whiteley and Lee 2014; for language models Zhao et al. 2024). Any psi gives an unbiased
+result; a good one gives weights that hardly vary. psi depends on the token and its position alone, which is
+exact for a first-order Markov model and an approximation for any other.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 MOST_ENTRIES = 200_000  # positions x values; with more, a pilot sees each too rarely to learn from
 PSEUDO_COUNTS = 2.0
-NEARNESS = 0.25  # what a draw at the next beta counts for
+NEARNESS = 0.25  # weight of a draw at the next beta
 
 
 @storable("omniinput.Lookahead")
@@ -35,7 +35,8 @@ class Lookahead:
 
     @classmethod
     def none(cls, betas: int, positions: int, values: int) -> "Lookahead":
-        """Nothing learned: psi is one; a single entry for all tokens, never learned, where there are many."""
+        """Nothing learned: psi is one. With too many tokens, one entry stands for all and is never
+        learned."""
         size = values if positions * values <= MOST_ENTRIES else 1
         nothing = torch.zeros(betas, positions, size, dtype=torch.float64)
         return cls(nothing, nothing.clone())
@@ -43,7 +44,7 @@ class Lookahead:
     def watch(self, tokens: Tensor, following: Tensor) -> None:
         """Drawn tokens (rows, T), as many rows per beta, and ln S of what follows each (rows, T, K).
 
-        Constant factors of psi cancel, so only differences between tokens are kept. Later batches count for
+        Constant factors of psi cancel, so only differences between tokens are kept. Later batches count
         more: their ln S already include what was learned before, and look farther ahead.
         """
         betas, positions, values = self.sums.shape
@@ -60,7 +61,8 @@ class Lookahead:
             self.sums[beta].view(-1).index_add_(0, place, weight * centred[:, :, beta].flatten())
 
     def log_values(self) -> Tensor:
-        """ln psi, (K, T, V): means drawn towards those of the token at all positions, those towards zero."""
+        """ln psi, (K, T, V): means shrunk towards that of the token over all positions, and those towards
+        zero."""
         pseudo = PSEUDO_COUNTS * max(self.batches, 1)
         anywhere = self.sums.sum(dim=1) / (self.weights.sum(dim=1) + pseudo)
         return (self.sums + pseudo * anywhere[:, None]) / (self.weights + pseudo)

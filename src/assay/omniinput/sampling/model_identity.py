@@ -1,4 +1,4 @@
-"""Which model an output function stands for: the weights of every module that it can reach."""
+"""Which model an output function uses: a hash of the weights of every module it can reach."""
 
 import inspect
 from collections.abc import Iterator, Mapping
@@ -14,14 +14,14 @@ from assay.identity import digest, module_identity
 from assay.network import Network
 
 DEPTH = 5
-"""How far to look: a closure over a partial over a method of an object that holds a module is four."""
+"""How deep to look: a closure over a partial over a method of an object with a module is four levels."""
 
 
 def model_identity(*functions: Any) -> str | None:
     """A hash of the networks and modules inside functions, methods, partials, closures and callable objects.
 
-    None where there are none with weights: then only outputs tell one model from another. How the function
-    is wrapped makes no difference.
+    None if none of them has weights: then only outputs distinguish models. How the function is wrapped does
+    not matter.
     """
     found = {identity for function in functions for identity in _identities(function, DEPTH, set())}
     return digest(sorted(found)) if found else None
@@ -43,13 +43,13 @@ def _own_identity(thing: Any) -> str | None:
     if isinstance(thing, nn.Module):
         return module_identity(thing)
     if isinstance(thing, Network):
-        with suppress(InputError):  # nothing tells it from others
+        with suppress(InputError):  # it has nothing to hash
             return thing.fingerprint
     return None
 
 
 def _parts(thing: Any) -> list[Any]:
-    """What a call of the thing may use."""
+    """Objects that a call of the thing may use."""
     if isinstance(thing, type | ModuleType | str):
         return []
     if isinstance(thing, partial):
@@ -57,7 +57,7 @@ def _parts(thing: Any) -> list[Any]:
     if isinstance(thing, MethodType):
         return [thing.__self__, thing.__func__]
     if isinstance(thing, FunctionType):
-        return _used(thing)
+        return _variables(thing)
     if isinstance(thing, Mapping):
         return list(thing.values())
     if isinstance(thing, list | tuple):
@@ -65,7 +65,7 @@ def _parts(thing: Any) -> list[Any]:
     return list(vars(thing).values()) if hasattr(thing, "__dict__") else []
 
 
-def _used(function: FunctionType) -> list[Any]:
+def _variables(function: FunctionType) -> list[Any]:
     with suppress(ValueError):  # a variable of an outer function that has no value yet
         used = inspect.getclosurevars(function)
         defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]

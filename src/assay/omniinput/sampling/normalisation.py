@@ -1,4 +1,4 @@
-"""Cross-model normalisation: two models sampled apart become comparable through the inputs they share."""
+"""Cross-model normalisation: compare two models, sampled separately, through the inputs they share."""
 
 import dataclasses
 
@@ -27,10 +27,10 @@ def cross_model_normalised(
 
     The paper divides each histogram by the number of its own samples that both models place in the range.
     Here samples carry weights, so the divisor is the density of the bins in the range times the weighted
-    share of their samples that the other model places there too. It is needed where the density has no
-    absolute scale (only a part of the outputs was sampled); distributions over the entire space are
-    comparable as they are. Each replicate is divided by a divisor of its own, so that what comes from it
-    knows how uncertain that is.
+    share of their samples that the other model places there too. It is needed if the density has no absolute
+    scale, because only part of the outputs was sampled; distributions over the entire space are comparable as
+    they are. Each resample is divided by its own divisor, so that results derived from it include the
+    uncertainty of the divisor.
     """
     generator = np.random.default_rng(seed)
     return (
@@ -47,7 +47,7 @@ def _normalised(
         for bin in np.flatnonzero(dist.visited)
         if dist.edges[bin] >= low and dist.edges[bin + 1] <= high and len(dist.samples(int(bin)))
     ]
-    shared, variance, copies = [], [], []
+    shared, variance, resamples = [], [], []
     for bin in map(int, inside):
         outputs = other(dist.samples(bin)).detach().double().cpu().numpy()
         weights = dist.weights(bin)
@@ -56,8 +56,9 @@ def _normalised(
             shared.append(dist.log_density[bin] + np.log(share))
             effective = 1 / float(weights @ weights)
             variance.append((1 - share) / (share * effective) + dist.error[bin] ** 2)
-            drawn = generator.beta(share * effective + 0.5, (1 - share) * effective + 0.5, len(dist.copies))
-            copies.append(dist.copies[:, bin] + np.log(drawn))
+            count = len(dist.resamples)
+            shares = generator.beta(share * effective + 0.5, (1 - share) * effective + 0.5, count)
+            resamples.append(dist.resamples[:, bin] + np.log(shares))
     if not shared:
         raise InputError(
             f"expected inputs that both models map to outputs between {low:g} and {high:g}, found none "
@@ -70,7 +71,7 @@ def _normalised(
         dist,
         log_density=dist.log_density - log_shared,
         error=np.hypot(dist.error, shared_error),
-        copies=dist.copies - logsumexp(np.stack(copies), axis=0)[:, None],
+        resamples=dist.resamples - logsumexp(np.stack(resamples), axis=0)[:, None],
         diagnostics={**dist.diagnostics, "log_shared": log_shared, "log_shared_error": shared_error},
         normalisation="cross-model",
     )

@@ -1,4 +1,4 @@
-"""Plan and Budget: what was asked of a sampling run, and how much of it is spent."""
+"""Plan and Budget: the settings of a sampling run, and how much of its budget is spent."""
 
 import time
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ DEFAULT_BINS = 40
 class Plan:
     """The settings of a run; a checkpoint is resumed only under an equal plan.
 
-    `edges` are the reported bins; without them `bins` equal ones cover what the ladder reaches.
+    `edges` are those of the reported bins; without them, `bins` equal ones cover the range of the ladder.
     """
 
     edges: Array | None
@@ -52,7 +52,7 @@ def _pair(edges: Array) -> tuple[float, float]:
 
 @dataclass
 class Budget:
-    """At most so many evaluations, so many seconds, or both; `earlier` were spent before a resume."""
+    """A limit in evaluations, in seconds, or both; `earlier` seconds were spent before a resume."""
 
     evaluations: int | None
     seconds: float | None
@@ -64,12 +64,12 @@ class Budget:
         return self.earlier + time.monotonic() - self.started
 
     def fraction(self, evaluations: int) -> float:
-        """The share that is spent, 1 or more when nothing is left."""
+        """The share that is spent; 1 or more if nothing is left."""
         by_count = evaluations / self.evaluations if self.evaluations else 0.0
         by_time = self.elapsed / self.seconds if self.seconds else 0.0
         return max(by_count, by_time)
 
     def allows(self, evaluations: int) -> bool:
-        """Whether a total of so many evaluations would stay inside."""
+        """Whether this total number of evaluations would stay within the budget."""
         enough = self.evaluations is None or evaluations <= self.evaluations
         return enough and (self.seconds is None or self.elapsed < self.seconds)

@@ -1,4 +1,4 @@
-"""Problem: the output function over its space, checked, counted and timed; all a sampler ever calls."""
+"""Problem: the output function over its space, checked, counted and timed; samplers call nothing else."""
 
 import math
 import time
@@ -34,7 +34,7 @@ class SamplingError(InputError):
 
 @dataclass
 class Evaluation:
-    """What one model call says about R inputs: the outputs, and row-wise extras that some kernels need."""
+    """Result of one model call on R inputs: outputs, and row-wise extras that some kernels need."""
 
     outputs: Tensor
     extras: dict[str, Tensor] = field(default_factory=dict)
@@ -44,9 +44,9 @@ class Evaluation:
 class Problem:
     """Calls the output function on rows of site values.
 
-    With `gradients`, extras["slopes"] holds the first-order change of the output when a site takes another
-    value: (R, sites, values) from `relaxed`, which maps one-hot inputs (B, *shape, values) to outputs, or
-    (R, sites, 1) per unit of value, from the output function itself called with floats.
+    With `gradients`, extras["slopes"] is the first-order change of the output when a site takes another
+    value: (R, sites, values) from `relaxed`, which maps one-hot inputs (B, *shape, values) to outputs, or (R,
+    sites, 1) per unit of value, from the output function itself called with floats.
     """
 
     output_fn: OutputFunction
@@ -66,7 +66,7 @@ class Problem:
         return Evaluation(self._checked(outputs, len(sites)))
 
     def again(self, sites: Tensor) -> Tensor:
-        """Outputs of inputs that were evaluated before; they do not count a second time."""
+        """Outputs of inputs that were evaluated before; they are not counted again."""
         counted = self.evaluations, self.seconds
         try:
             return self(sites).outputs
@@ -75,7 +75,7 @@ class Problem:
 
     @contextmanager
     def timed(self, evaluations: int) -> Iterator[None]:
-        """Count what happens inside as so many evaluations, and as time of the model."""
+        """Count what happens inside as this many evaluations, and as time of the model."""
         self.evaluations += evaluations
         started = time.perf_counter()
         try:
@@ -84,7 +84,7 @@ class Problem:
             self.seconds += time.perf_counter() - started
 
     def prepare(self, betas: NDArray[np.float64]) -> bool:
-        """Told of every new ladder; True where extras of states from before it are no longer right."""
+        """Called with every new ladder; True if extras of earlier states are no longer valid."""
         return False
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
@@ -110,7 +110,7 @@ class Problem:
         return Evaluation(checked, {"slopes": flat[:, self.space.positions].cpu()})
 
     def _checked(self, outputs: object, rows: int) -> Tensor:
-        """Outputs as (rows,) doubles on the CPU, or one sentence that says what is wrong with them."""
+        """Outputs as (rows,) doubles on the CPU; an error if they are not one finite number per row."""
         if not isinstance(outputs, Tensor) or tuple(outputs.shape) != (rows,):
             got = f"shape {tuple(outputs.shape)}" if isinstance(outputs, Tensor) else type(outputs).__name__
             raise SamplingError(

@@ -1,4 +1,4 @@
-"""Question: everything `sample_outputs` was asked, checked, and made into a run."""
+"""Question: the checked arguments of `sample_outputs`, and the run they describe."""
 
 import dataclasses
 import os
@@ -34,7 +34,7 @@ SAMPLERS = ("auto", "tempering", "multicanonical", "importance")
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """The arguments of `sample_outputs` for one run; see there what each means."""
+    """The arguments of `sample_outputs` for one run, which explains each."""
 
     output_fn: Any
     space: InputSpace | None
@@ -55,7 +55,7 @@ class Question:
     checkpoint_every: float
 
     def split(self, ladders: int) -> "list[Question]":
-        """Independent questions that share the budget, each with a seed and a checkpoint of its own."""
+        """Independent questions that share the budget, each with its own seed and checkpoint."""
         if self.budget is None and self.seconds is None:
             return dataclasses.replace(self, budget=DEFAULT_BUDGET).split(ladders)
         if self.edges is None:
@@ -75,7 +75,7 @@ class Question:
         ]
 
     def run(self) -> Run:
-        """The run that answers it; bad arguments are refused here, before the model is called."""
+        """The run that answers it; bad arguments are refused before the model is called."""
         lm, space, kernels, plan = self.lm, self.checked_space, self.kernels, self.plan
         budget = self._budget()
         if self.sampler not in SAMPLERS or (self.sampler == "importance" and lm is None):
@@ -99,7 +99,7 @@ class Question:
         return ImportanceThenTempering(language, kernels, plan, budget, generator)
 
     def keeper(self) -> Keeper:
-        """Where the run is kept while it lasts."""
+        """What writes and reads the checkpoints of the run."""
         method = f"{self.sampler} {self.kernels}"
         model = None if self.checkpoint is None else model_identity(self.output_fn, self.relaxed)
         return Keeper(self.checkpoint, self.checked_space, method, model, self.checkpoint_every)
@@ -115,7 +115,7 @@ class Question:
     @property
     def kernels(self) -> list[Kernel]:
         if self.lm is not None and self.sampler != "multicanonical" and self.kernel == "auto":
-            return [Suffix()]  # needs likelihoods of single tokens; a flat histogram sees outputs alone
+            return [Suffix()]  # needs token likelihoods, which a flat histogram does not use
         return kernels_of(self.kernel)
 
     @property
@@ -132,7 +132,7 @@ class Question:
 
     @property
     def edges(self) -> Array | None:
-        """The edges of the bins, where they were given and not just how many."""
+        """The edges of the bins; None if only their number was given."""
         if self.bins is None or (isinstance(self.bins, int) and self.bins >= 1):
             return None
         edges = np.asarray(self.bins, dtype=np.float64)
@@ -160,7 +160,7 @@ class Question:
     def checked_space(self) -> InputSpace:
         if (self.lm is None) == (self.space is None):
             raise InputError(
-                "expected an InputSpace with an output function, and none with a CausalLM, which brings its "
+                "expected an InputSpace with an output function, and none with a CausalLM, which has its "
                 f"own; got {'neither' if self.space is None else 'both'}"
             )
         space = self.lm.space if self.lm is not None else self.space
@@ -177,7 +177,9 @@ class Question:
         evaluations = self.budget
         if evaluations is None and self.seconds is None:
             evaluations = DEFAULT_BUDGET
-        if (evaluations is not None and evaluations < 1) or (self.seconds is not None and self.seconds <= 0):
+        if (evaluations is not None and evaluations < 1) or (
+            self.seconds is not None and not self.seconds > 0
+        ):
             raise InputError(
                 f"expected a positive budget, got budget={evaluations} and seconds={self.seconds}; "
                 "give model evaluations, seconds, or both"

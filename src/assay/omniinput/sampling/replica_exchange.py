@@ -20,7 +20,7 @@ def swapped(
     """The state after one round of swaps, and the row each row came from (None if nothing was swapped).
 
     Accepts with min(1, exp((beta_i - beta_j)(z_i - z_j))) (Hukushima and Nemoto 1996). In numpy, whose calls
-    on arrays this small cost a fraction of torch's.
+    cost a fraction of torch's on arrays this small.
     """
     outputs = state.outputs.numpy().reshape(ensembles, len(betas))
     left, right = slice(parity, -1, 2), slice(parity + 1, None, 2)
@@ -36,9 +36,9 @@ def swapped(
 
 
 def swap_rejections(outputs: Array, betas: Array) -> Array:
-    """Of all neighbours, how often a swap would be rejected: outputs (..., rungs) of many states.
+    """How often a swap of each pair of neighbours would be rejected: outputs (..., rungs) of many states.
 
-    Expected rather than counted, so that pairs whose turn it is not say something too.
+    Expected rather than counted, so that pairs that do not swap in a step contribute too.
     """
     log_ratio = np.diff(betas) * np.diff(outputs, axis=-1)
     accepted = np.exp(np.minimum(log_ratio, 0.0)).reshape(-1, len(betas) - 1)
@@ -48,10 +48,10 @@ def swap_rejections(outputs: Array, betas: Array) -> Array:
 @storable("omniinput.RoundTrips")
 @dataclass
 class RoundTrips:
-    """How often walkers went from the home rung, where states are drawn anew, to an end of it and back.
+    """How often walkers went from the home rung to an end of the ladder and back.
 
-    That is the rung at beta = 0 of a ladder: what comes back to it forgets where it has been (Syed et al.
-    2022). A ladder that goes both ways from there has two ends, and trips to each.
+    The home rung is at beta = 0, where states forget where they have been (Syed et al. 2022). A ladder that
+    extends to both sides of it has two ends, and trips to each are counted.
     """
 
     marks: Rows  # per row: 0 not yet at home, 1 at home last, 2 and 3 at that end since
@@ -65,7 +65,7 @@ class RoundTrips:
         self.marks = self.marks[origin]
 
     def touch(self, home: Rows, ends: Sequence[Rows]) -> None:
-        """The rows that stand at home, and at each end."""
+        """Mark the rows that are at home, and at each end."""
         for end, there in enumerate(ends):
             self.marks[there] = np.minimum(self.marks[there], 1) * (end + 2)
         back = self.marks[home]
@@ -75,5 +75,5 @@ class RoundTrips:
 
     @property
     def total(self) -> int:
-        """To the end that was reached less often."""
+        """Round trips to the end that was reached less often."""
         return int(self.trips.min())

@@ -1,4 +1,4 @@
-"""Representatives: up to `keep` representative inputs per bin, from a stream of any length."""
+"""Representatives: up to `keep` inputs per bin, sampled from a stream of any length."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +18,9 @@ Array = NDArray[np.float64]
 class Representatives:
     """Weighted sampling without replacement by exponential races (Efraimidis and Spirakis 2006).
 
-    Each candidate gets the key log weight + Gumbel noise; the largest `keep` keys of a bin stay.
-    `discarded` is the largest key a bin has turned away, from which `log_weights` makes the kept inputs
-    stand for all that were offered. The cost of an offer is that of sorting it.
+    Each candidate gets the key log weight + Gumbel noise; the largest `keep` keys of a bin stay. `discarded`
+    is the largest key that a bin has rejected, from which `standing_weights` gives the kept inputs the weight
+    of all that were offered. An offer costs as much as sorting it.
     """
 
     bins: int
@@ -47,7 +47,7 @@ class Representatives:
         )
 
     def state(self) -> dict[str, Any]:
-        """For storage: columns as tensors, since numpy arrays without entries cannot be written."""
+        """For storage: columns as tensors, since empty numpy arrays cannot be written."""
         return {
             name: torch.tensor(value) if isinstance(value, np.ndarray) else value
             for name, value in vars(self).items()
@@ -59,7 +59,7 @@ class Representatives:
         return cls(**{name: value.numpy() if name in columns else value for name, value in state.items()})
 
     def admits(self, index: NDArray[np.int64], keys: Array) -> NDArray[np.bool_]:
-        """Which candidates could stay; a cheap filter before their inputs are even copied."""
+        """Which candidates could stay; a cheap filter before their inputs are copied."""
         inside = (index >= 0) & (index < self.bins)
         return np.asarray(inside & (keys > self.discarded[index.clip(0, self.bins - 1)]))
 
@@ -93,7 +93,7 @@ class Representatives:
         return self.sites, torch.from_numpy(self.outputs)
 
     def standing_weights(self) -> Array:
-        """Log Horvitz-Thompson weights: w / (1 - exp(-w e^-t)) with t the largest key turned away."""
+        """Log Horvitz-Thompson weights: w / (1 - exp(-w e^-t)) with t the largest key rejected."""
         with np.errstate(over="ignore"):
             scaled = np.exp(self.log_weights - self.discarded[self.index])
         chance = np.where(np.isinf(self.discarded[self.index]), 1.0, -np.expm1(-scaled))

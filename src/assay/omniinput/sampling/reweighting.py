@@ -2,8 +2,8 @@
 
 The weighted histogram analysis method (Ferrenberg and Swendsen 1989) on bins so fine that it equals MBAR
 (Shirts and Chodera 2008); with one bin per sample it is MBAR. Reweighting on the reported bins is biased by
-0.3 to 2.8 nats (sampling notes) and is not offered. Written here because pymbar's solver needs every sample
-in memory and runs far too long inside a bootstrap; the tests compare the two.
+0.3 to 2.8 nats (sampling notes) and is not offered. Implemented here because the solver of pymbar needs every
+sample in memory and is far too slow inside a bootstrap; the tests compare the two.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
 
-LONGEST_STEP = 5.0  # nats, of Newton's method in one direction: farther its quadratic model says little
+LONGEST_STEP = 5.0  # nats, of Newton's method in one direction: beyond that its quadratic model is poor
 MOST_STEPS = 500
 
 
@@ -63,7 +63,7 @@ class Nearby:
 
     With d = f' - f, the mixture is mix(f') = mix(f) sum_k share_k e^(d_k), where share_k is the part of
     replica k in it. So after the shares are known once, Newton's method needs products of matrices only and
-    no exponentials of bins x replicas, which made the bootstrap the larger part of a short run.
+    no exponentials of bins x replicas, which used to make the bootstrap the larger part of a short run.
     """
 
     shares: Array

@@ -43,8 +43,8 @@ def sample_outputs(
 ) -> OutputDistribution:
     """How many of all possible inputs the model maps to each output value (paper section 2.1).
 
-    output_fn maps a (B, *shape) integer tensor to (B,) outputs; a `CausalLM` brings its own space. bins:
-    edges, or how many to lay over what is found. Sampling ends after `budget` model evaluations (default
+    output_fn maps a (B, *shape) integer tensor to (B,) outputs; a `CausalLM` has its own space. bins: edges,
+    or how many bins to divide the outputs found into. Sampling ends after `budget` model evaluations (default
     200,000) or `seconds`, whichever comes first. docs/input-space.md explains samplers, kernels, `relaxed`,
     `squash`, checkpoints (the result is that of an uninterrupted run) and `ladders`: independent runs that
     share the budget. The result depends on seed and ladders, not on the `engine` they run on.
@@ -67,7 +67,7 @@ def sample_outputs(
 
 
 def answer(question: Question) -> OutputDistribution:
-    """One run from begin to end; an error on the way takes along what was sampled."""
+    """One run from start to end; if it fails, the error carries the distribution so far."""
     run, edges = question.run(), question.edges
     try:
         found = _finished(run, question.keeper())
@@ -81,7 +81,7 @@ def answer(question: Question) -> OutputDistribution:
 
 
 def _finished(run: Run, keeper: Keeper) -> OutputDistribution:
-    """Sample to the end of the budget; an error on the way takes along what was sampled."""
+    """Sample to the end of the budget; if that fails, the error carries the distribution so far."""
     try:
         if not keeper.resume(run):
             run.begin()

@@ -1,4 +1,4 @@
-"""InputSpace: all the inputs a model could be given, 0 to values - 1 at every position that may change."""
+"""InputSpace: all inputs a model could get, with 0 to values - 1 at every position that may change."""
 
 import math
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class InputSpace:
     """Every input of a shape whose positions take the integers 0 to values - 1 (paper section 2.1).
 
     Token sequences are (length,), images (height, width) or (channels, height, width), binary vectors have
-    values=2. Positions where the mask `free` is False keep the value they have in `template` (zero where no
-    template is given): a [CLS] token, padding, the frame of an image.
+    values=2. Positions where the mask `free` is False keep their value in `template` (zero if there is no
+    template): a [CLS] token, padding, the frame of an image.
 
     >>> space = InputSpace(shape=(8,), values=10)
     >>> space.sites, round(math.exp(space.log_size))
@@ -35,10 +35,10 @@ class InputSpace:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
-        if not self.shape or min(self.shape) < 1 or self.values < 1:
+        if not self.shape or min(self.shape) < 1 or not 1 <= self.values < 2**63:
             raise InputError(
-                f"expected a shape of positive sizes and values of at least 1, got shape={self.shape} and "
-                f"values={self.values}; give, for example, InputSpace(shape=(8,), values=10)"
+                f"expected a shape of positive sizes and from 1 to 2^63 - 1 values, got shape={self.shape} "
+                f"and values={self.values}; give, for example, InputSpace(shape=(8,), values=10)"
             )
         template = self._of_shape("template", self.template, torch.int64)
         if not bool(((template >= 0) & (template < self.values)).all()):
@@ -50,12 +50,12 @@ class InputSpace:
         object.__setattr__(self, "template", template)
         object.__setattr__(self, "free", self._of_shape("free", free, torch.bool))
 
-    def _of_shape(self, name: str, given: Tensor | None, dtype: torch.dtype) -> Tensor:
-        tensor = torch.zeros(self.shape) if given is None else torch.as_tensor(given)
+    def _of_shape(self, name: str, values: Tensor | None, dtype: torch.dtype) -> Tensor:
+        tensor = torch.zeros(self.shape) if values is None else torch.as_tensor(values)
         if tuple(tensor.shape) != self.shape:
             raise InputError(
                 f"expected {name} of shape {self.shape}, got {tuple(tensor.shape)}; "
-                "give one entry per position of the input"
+                "give one value per position of the input"
             )
         return tensor.to(dtype)
 

@@ -1,11 +1,11 @@
 """Squash: temper a function of the output that flattens out away from the bulk, instead of the output itself.
 
-Where the log density as a function of the output is not concave, outputs jump from one value to another
-between two neighbouring temperatures (a first-order transition): what lies between is never sampled, and no
-number of rungs helps, since every rung is on one side or the other. Bins do not care about a monotone
-function of the output, but temperatures do: with exp(-beta f(z)) and f rising ever more slowly away from the
-bulk, the outputs between become likely at some beta. Generalised ensembles do the same by other functions
-(Kim, Keyes and Straub 2010).
+If the log density is not a concave function of the output, outputs jump from one value to another between two
+neighbouring temperatures (a first-order transition). Values in between are never sampled, and more rungs do
+not help, since every rung is on one side or the other. A monotone function of the output does not change the
+bins, but it changes the effect of temperature: with exp(-beta f(z)) and f rising ever more slowly away from
+the bulk, the values in between become likely at some beta. Generalised ensembles do the same with other
+functions (Kim, Keyes and Straub 2010).
 """
 
 from dataclasses import dataclass, replace
@@ -32,8 +32,8 @@ class Squash:
         if not (np.isfinite(self.centre) and np.isfinite(self.length) and self.length > 0):
             raise InputError(
                 "expected squash=(centre, length) with a positive length, got "
-                f"({self.centre}, {self.length}); give the output of most inputs, and about a third of how "
-                "far the bins reach from there"
+                f"({self.centre}, {self.length}); give the output of most inputs, and about a third of the "
+                "distance from there to the farthest bin"
             )
 
     def __call__(self, outputs: Tensor) -> Tensor:

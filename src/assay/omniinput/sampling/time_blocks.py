@@ -1,4 +1,4 @@
-"""TimeBlocks: sums of what is recorded, in 20 to 40 blocks of time, for honest errors."""
+"""TimeBlocks: sums of recorded quantities in 20 to 40 blocks of time, for errors that include correlation."""
 
 from dataclasses import dataclass
 
@@ -15,10 +15,10 @@ MOST_BLOCKS = 40
 @storable("omniinput.TimeBlocks")
 @dataclass
 class TimeBlocks:
-    """Sums of whatever is recorded per chunk; when 40 blocks are full, neighbours merge and blocks double.
+    """Sums of quantities recorded per chunk; when 40 blocks are full, neighbours merge and blocks double.
 
-    Each array has the block first. All blocks but the last hold `chunks_per_block` chunks. With `in_logs`
-    the entries are logarithms of what is summed, for weights that no double can hold.
+    The first axis of each array is the block. All blocks but the last consist of `chunks_per_block` chunks.
+    With `in_logs` the values are logarithms of the sums, for weights beyond the range of a double.
     """
 
     sums: dict[str, Array]
@@ -68,8 +68,8 @@ class TimeBlocks:
 def burned_in(series: Array) -> int:
     """How many leading blocks to drop: MSER (White 1997) over block means (blocks, quantities), at most half.
 
-    Drops the start whose removal leaves the smallest standard error of the mean of what remains, summed over
-    the quantities in units of their own spread.
+    Drops the start whose removal gives the smallest standard error of the mean of the rest, summed over the
+    quantities in units of their own spread.
     """
     blocks = len(series)
     spread = series.std(axis=0)
@@ -79,11 +79,11 @@ def burned_in(series: Array) -> int:
 
 
 def correlation_time(influences: Array) -> float:
-    """By how much blocks that follow each other being alike raises the variance of their mean; at least 1.
+    """The factor by which correlation of consecutive blocks increases the variance of their mean; at least 1.
 
-    influences (blocks, ensembles, quantities) is what each block adds to each quantity, zero on average. The
-    autocorrelation is pooled over ensembles and quantities and summed up to where pairs of lags turn negative
-    (initial positive sequence, Geyer 1992); 1 / blocks undoes what removing the mean took from it.
+    influences (blocks, ensembles, quantities) is the effect of each block on each quantity, zero on average.
+    The autocorrelation is pooled over ensembles and quantities and summed up to where pairs of lags turn
+    negative (initial positive sequence, Geyer 1992); 1 / blocks corrects for the removal of the mean.
     """
     count = len(influences)
     scaled = influences / np.sqrt((influences**2).mean(axis=(0, 1)))
@@ -100,8 +100,8 @@ def correlation_time(influences: Array) -> float:
 def presence_floor(present: NDArray[np.bool_]) -> Array:
     """The least standard error of a log density seen in m of B blocks, sqrt((1 - m/B) / m); NaN where m = 0.
 
-    A bin visited in one block of twenty looks certain to a bootstrap that resamples blocks and drops the
-    empty draws; the share of blocks that saw it at all cannot be known better than this.
+    To a bootstrap that resamples blocks and drops the empty draws, a bin visited in one block of twenty looks
+    certain; but the share of blocks that visit it cannot be known better than this.
     """
     blocks = len(present)
     seen = present.sum(axis=0).astype(np.float64)

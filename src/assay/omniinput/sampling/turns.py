@@ -1,4 +1,4 @@
-"""Turns: which kernel moves next. Those that renew most per evaluation get more, as found while adapting."""
+"""Turns: which kernel moves next. While adapting, those that renew most per evaluation get more turns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ EVEN_SHARE = 0.2  # of the evaluations, shared by all kernels alike
 @storable("omniinput.Turns")
 @dataclass
 class Turns:
-    """`shares` of the steps per kernel; whoever is farthest behind its share is next.
+    """`shares` of the steps per kernel; the kernel farthest behind its share is next.
 
-    What a kernel renews is the squared distance it moves an input per evaluation. Rungs differ in which
-    kernel suits them: each has one vote, shared out by the squares of what kernels renew there. A crossover
-    makes nothing new and keeps an even share.
+    A kernel renews the squared distance it moves an input per evaluation. Different kernels suit different
+    rungs: each rung has one vote, split by the squares of what kernels renew there. A crossover creates no
+    new values and keeps an even share.
     """
 
     costs: Array
@@ -48,12 +48,12 @@ class Turns:
         return chosen
 
     def note(self, kernel: int, distances: Array) -> None:
-        """The squared distance that a move took every row, rung by rung within ensembles."""
+        """Record the squared distance that a move took every row, rung by rung within ensembles."""
         self.tried[kernel] += 1
         self.renewed[kernel] += distances.reshape(-1, self.renewed.shape[1]).mean(axis=0)
 
     def learned(self, rungs: int) -> "Turns":
-        """Shares after what was seen, and nothing seen yet on a new ladder."""
+        """New shares from the records so far, with empty records for a new ladder."""
         count, voters, shares = len(self.costs), int(self.votes.sum()), self.shares
         if voters > 1 and (self.tried[self.votes] >= LEAST_TRIED).all():
             each = (self.renewed / np.maximum(self.tried * self.costs, 1.0)[:, None])[self.votes] ** 2

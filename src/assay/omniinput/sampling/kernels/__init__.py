@@ -1,7 +1,7 @@
 """Markov kernels, one per file: `step(state, target, problem, generator) -> (state, info)`.
 
-A kernel moves every row of a batch once and leaves the target distribution of each row as it is. The state
-(what the next step needs) is apart from the info (diagnostics). Detailed balance of every kernel is checked
+A kernel moves every row of a batch once and leaves the target distribution of each row unchanged. The state
+(needed by the next step) is separate from the info (diagnostics). Detailed balance of every kernel is checked
 by enumeration in the tests.
 """
 
@@ -37,7 +37,7 @@ AUTO = ("learned", "surrogate", "crossover")
 
 
 def kernels_of(choice: str | Kernel | list[str | Kernel] | tuple[str | Kernel, ...]) -> list[Kernel]:
-    """The kernels a user asked for, by name or as objects; they take turns, at first alike."""
+    """The kernels asked for, by name or as objects; they take turns, at first equally often."""
     if choice == "auto":
         choice = list(AUTO)
     chosen = list(choice) if isinstance(choice, list | tuple) else [choice]

@@ -1,4 +1,4 @@
-"""Block move: a run of neighbouring sites is drawn anew, uniformly."""
+"""Block move: a run of neighbouring sites is redrawn uniformly."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from assay.omniinput.sampling.problem import Problem
 
 @dataclass(frozen=True)
 class Block:
-    """The length is uniform from 1 to `longest`, the place uniform; one evaluation a row; symmetric."""
+    """The length is uniform from 1 to `longest`, the place uniform; one evaluation per row; symmetric."""
 
     longest: int = 4
     gradients: bool = False

@@ -1,4 +1,4 @@
-"""What all kernels share: the state of a batch of chains, their target, the Metropolis-Hastings choice."""
+"""Shared by all kernels: the state of a batch of chains, their target, the Metropolis-Hastings choice."""
 
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -20,18 +20,18 @@ class State:
     extras: dict[str, Tensor] = field(default_factory=dict)
 
     def rows(self, index: NDArray[np.int64]) -> "State":
-        extras = {name: _taken(value, index) for name, value in self.extras.items()}
-        return State(_taken(self.sites, index), _taken(self.outputs, index), extras)
+        extras = {name: _take_rows(value, index) for name, value in self.extras.items()}
+        return State(_take_rows(self.sites, index), _take_rows(self.outputs, index), extras)
 
 
-def _taken(values: Tensor, index: NDArray[np.int64]) -> Tensor:
-    """Rows by numpy, whose calls on arrays as small as most states are cost a fraction of torch's."""
+def _take_rows(values: Tensor, index: NDArray[np.int64]) -> Tensor:
+    """Rows by numpy, whose calls cost a fraction of torch's on arrays as small as most states."""
     return torch.from_numpy(values.numpy().take(index, axis=0))
 
 
 @dataclass
 class Info:
-    """What a step did: which rows moved, and the probability with which each would have."""
+    """What a step did: which rows moved, and the acceptance probability of each."""
 
     accepted: Tensor
     probability: Tensor
@@ -61,10 +61,10 @@ class Tempered:
 
 
 class Kernel(Protocol):
-    """One way to move; `gradients` says whether extras["slopes"] must be there.
+    """One kind of move; `gradients` is whether it needs extras["slopes"].
 
-    `groups` says into how many independent ensembles the rows are divided, in order. A kernel that needs more
-    than one evaluation per row and step says so in an attribute `evaluations`.
+    `groups` is the number of independent ensembles that the rows are divided into, in order. A kernel that
+    needs more than one evaluation per row and step has an attribute `evaluations`.
     """
 
     @property
@@ -80,12 +80,13 @@ class Learner(Protocol):
     """A kernel that learns while the ladder adapts, and is frozen with it."""
 
     def watch(self, sites: Tensor, outputs: Tensor, rungs: int, values: int) -> None:
-        """Told of states (any number x rungs, sites) of the present ladder, after some steps."""
+        """Called after some steps with states (any number x rungs, sites) of the present ladder."""
 
     def learn(
         self, nearest: NDArray[np.int64], betas: NDArray[np.float64], values: int, frozen: bool
     ) -> None:
-        """Told of a new ladder, of the old rung nearest to each of its own, and whether it is the last."""
+        """Called with a new ladder, the old rung nearest to each new one, and whether it is the last
+        ladder."""
 
     def snapshot(self) -> dict[str, Any]: ...
 
@@ -93,7 +94,7 @@ class Learner(Protocol):
 
 
 def evaluations_per_row(kernel: Kernel) -> int:
-    """Of one step."""
+    """Model evaluations per row in one step."""
     return int(getattr(kernel, "evaluations", 1))
 
 
@@ -122,10 +123,10 @@ def metropolis_hastings(
 
 def chosen(accepted: Tensor, proposed: Tensor, evaluation: Evaluation, state: State) -> State:
     """The proposal where accepted, the present state elsewhere."""
-    took = accepted.numpy()
+    moved = accepted.numpy()
 
     def pick(new: Tensor, old: Tensor) -> Tensor:
-        return torch.from_numpy(np.where(took.reshape(-1, *[1] * (new.ndim - 1)), new.numpy(), old.numpy()))
+        return torch.from_numpy(np.where(moved.reshape(-1, *[1] * (new.ndim - 1)), new.numpy(), old.numpy()))
 
     extras = {name: pick(value, state.extras[name]) for name, value in evaluation.extras.items()}
     return State(pick(proposed, state.sites), pick(evaluation.outputs, state.outputs), extras)

@@ -1,7 +1,7 @@
 """Crossover: two replicas of one ensemble exchange a stretch of sites (Liang and Wong 2000, real crossover).
 
-The move is Metropolis on the joint distribution of the pair, so each keeps its own target. A black box needs
-nothing more, and where the output is made of local terms only the two ends of the stretch cost anything.
+The move is Metropolis on the joint distribution of the pair, so each keeps its own target. It works for any
+black box; if the output is a sum of local terms, it changes only at the two ends of the stretch.
 """
 
 import functools

@@ -2,7 +2,7 @@
 
 Each value is a cell of the unit interval, and that interval the distribution function of a normal variable y:
 uniform inputs are normal vectors, and the target is a normal density times exp(log weight of the output). A
-place inside the cell is drawn anew before every move, exactly, because the target does not depend on it. The
+place inside the cell is redrawn before every move, exactly, because the target does not depend on it. The
 normal part is solved by rotation and only the output's force by kicks (Shahbaba et al. 2014), so that
 without a force every step is exact. The output at the end is that of the value itself, never of y, hence
 the Metropolis-Hastings choice is exact. The paper has no such move.
@@ -28,10 +28,10 @@ INSIDE = 1e-7  # least distance of a place from the ends of the unit interval
 
 @dataclass(eq=False)
 class Hamiltonian:
-    """`leaps` evaluations with gradient a row; the step of each rung is learned while the ladder adapts.
+    """`leaps` evaluations with gradient per row; the step of each rung is learned while the ladder adapts.
 
-    Steps turn y by an angle. A quarter turn in `leaps` steps draws the input anew where there is no force, so
-    it is never more; a random share of up to a fifth less keeps orbits from closing.
+    Steps turn y by an angle. Without a force, a quarter turn in `leaps` steps redraws the whole input, so the
+    turn is never larger; a random reduction of up to a fifth keeps orbits from closing.
     """
 
     leaps: int = 4
@@ -69,14 +69,14 @@ class Hamiltonian:
         return state, info
 
     def _angles(self, rows: int, groups: int) -> Tensor:
-        """Of every row; a quarter turn before anything is learned."""
+        """The angle of every row; a quarter turn before anything is learned."""
         if self.angles is None or len(self.angles) * groups != rows:
             self.angles = torch.full((rows // groups,), math.pi / 2 / self.leaps)
             self.seen, self.looks = None, 0
         return self.angles.repeat(groups)[:, None]
 
     def watch(self, sites: Tensor, outputs: Tensor, rungs: int, values: int) -> None:
-        """Longer steps for rungs that accepted more than they should since the last look, shorter else."""
+        """Longer steps for rungs that accepted more than the goal since the last look, shorter for others."""
         if self.angles is not None and self.seen is not None and len(self.angles) == rungs:
             off = self.seen.reshape(-1, rungs).mean(dim=0) / self.looks - GOAL
             rate = min(1.0, RATE * self.looks * len(self.seen) / rungs)

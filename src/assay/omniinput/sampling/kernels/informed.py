@@ -13,7 +13,7 @@ from assay.omniinput.sampling.problem import Problem
 class Informed:
     """Locally informed proposal: q(site, value) is proportional to exp(estimated gain in log target / 2).
 
-    One evaluation with gradient a row; the memory is rows x sites x values.
+    One evaluation with gradient per row; the memory is rows x sites x values.
     """
 
     gradients: bool = True

@@ -15,9 +15,9 @@ class Langevin:
     """Each site independently takes v with probability proportional to exp(gain(v) / 2 - distance(v) / step).
 
     The distance is (v - x)^2 / 2 in units of the value range for ordered values (pixels), and 1 for any other
-    value of unordered ones (tokens, when gradients come from one-hot inputs). Only `most_sites` sites, drawn
-    anew each step and the same for all rows, may change: moving all of a large image at once is never
-    accepted, and the memory is rows x most_sites x values. One evaluation with gradient a row.
+    value of unordered ones (tokens, when gradients come from one-hot inputs). Only `most_sites` sites,
+    redrawn at each step and the same for all rows, may change: moving all of a large image at once is never
+    accepted, and the memory is rows x most_sites x values. One evaluation with gradient per row.
     """
 
     step_size: float = 0.5

@@ -23,7 +23,7 @@ UNIFORM = 0.02  # share of uniform draws in every step of the chain, so that not
 
 @dataclass(eq=False)
 class Learned(Redrawing):
-    """One evaluation a row, of a stretch that all rows share: a single site up to all, even in the logarithm.
+    """One evaluation per row; all rows share a stretch, from a single site to all, of log-uniform length.
 
     Weights are the probability of each value after each other one on each rung, (rungs, values + 1, values);
     the last row is that of the first site.
@@ -37,7 +37,7 @@ class Learned(Redrawing):
     def watch(self, sites: Tensor, outputs: Tensor, rungs: int, values: int) -> None:
         """Count the pairs in states (any number x rungs, sites), rung by rung.
 
-        A step changes a part of the sites, so only states a sweep apart are news: pairs count for 1 / sites.
+        A step changes only some sites, so that only states a sweep apart are new: a pair counts 1 / sites.
         """
         if values > MOST_VALUES or sites.shape[1] < 2:
             return
@@ -63,10 +63,10 @@ class Learned(Redrawing):
 
 
 def _concentration(counts: Tensor, anywhere: Tensor) -> Tensor:
-    """How many pseudo-counts, spread as values are anywhere, every row of a rung's counts gets: (rungs,).
+    """The number of pseudo-counts, distributed like the values overall, for every row of a rung: (rungs,).
 
-    By moments of a Dirichlet-multinomial: rows that differ from what is seen anywhere only as much as chance
-    lets them get many, so that few counts are not taken for structure; rows that differ more get few.
+    By moments of a Dirichlet-multinomial: rows that differ from the overall distribution no more than by
+    chance get many, so that few counts are not mistaken for structure; rows that differ more get few.
     """
     totals = counts.sum(dim=2, keepdim=True)
     expected = totals * anywhere

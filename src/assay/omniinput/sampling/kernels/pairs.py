@@ -1,9 +1,9 @@
 """A stretch of sites redrawn from weights of neighbouring values, given the sites to either side.
 
-Forward filtering, backward sampling turned round: the weights of all ways from a place to the site behind the
-stretch are summed once, then values are drawn in order. Since the proposal does not involve what stood in the
-stretch, the Hastings correction is exact whatever the weights are. In numpy: a step has a few rows of a few
-values, and numpy's calls cost less than torch's.
+Backward filtering, forward sampling: the weights of all paths from a place to the site after the stretch are
+summed once, then values are drawn in order. The proposal does not depend on the old values of the stretch, so
+the Hastings correction is exact whatever the weights are. In numpy, whose calls cost less than torch's on the
+few rows and values of a step.
 """
 
 from dataclasses import dataclass, field
@@ -29,10 +29,10 @@ EVEN_SHARE = 0.2  # of the tries, shared by all lengths alike
 @storable("omniinput.Lengths")
 @dataclass
 class Lengths:
-    """Which lengths of stretches to try how often: at first all alike, then those that renew most sites.
+    """How often to try each length of a stretch: at first equally often, then by how many sites it renews.
 
-    What a length renews on a rung is its acceptance times itself; every rung has one vote, shared out in
-    proportion. `accepted` is summed per length and rung.
+    A length renews its acceptance times itself on a rung; every rung has one vote, split in proportion.
+    `accepted` is summed per length and rung.
     """
 
     choices: Values
@@ -60,7 +60,8 @@ class Lengths:
         self.accepted[choice] += probability.reshape(-1, self.accepted.shape[1]).mean(axis=0)
 
     def learned(self, rungs: int, frozen: bool) -> "Lengths":
-        """Shares after what was seen, and nothing seen yet on a new ladder; each length keeps a part."""
+        """New shares from the acceptances so far, with empty counts for a new ladder; each length keeps a
+        part."""
         known = self.tried >= LEAST_TRIED
         shares = self.shares
         if known.all():
@@ -73,10 +74,10 @@ class Lengths:
 
 @dataclass(frozen=True)
 class PairWeights:
-    """Of each value after each other one on each rung, (rungs, values + 1, values).
+    """Weights of each value after each other one on each rung, (rungs, values + 1, values).
 
-    Row `values` is for the first site, which nothing stands before. `chain` says that rows add up to one:
-    then nothing has to be summed over what may follow a stretch that reaches to the last site.
+    Row `values` is for the first site. `chain` is whether rows add up to one; then no sum is needed over what
+    follows a stretch that ends at the last site.
     """
 
     weights: Array
@@ -89,7 +90,7 @@ class PairWeights:
     def step(
         self, state: State, target: Target, problem: Problem, generator: torch.Generator, lengths: Lengths
     ) -> tuple[State, Info]:
-        """One evaluation a row, of a stretch all rows share."""
+        """One evaluation per row; all rows share a stretch."""
         rows, sites = state.sites.shape
         shape = torch.rand(2, dtype=torch.float64, generator=generator).tolist()
         choice = lengths.drawn(shape[0])
@@ -107,7 +108,7 @@ class PairWeights:
         return state, info
 
     def _redrawn(self, sites: Values, start: int, length: int, uniform: Array) -> Values:
-        """Values from `start` on drawn in order, each given the one before and what has to follow."""
+        """Values from `start` on, drawn in order, each given the one before and what must follow."""
         rungs, _, values = self.weights.shape
         rung = np.arange(len(sites)) % rungs
         ahead = self._messages(sites, start, length, rung)
@@ -121,7 +122,7 @@ class PairWeights:
         return proposed
 
     def _messages(self, sites: Values, start: int, length: int, rung: Values) -> list[Array] | Array:
-        """For each place and value, the weight of all ways on to the site after the stretch."""
+        """For each place and value, the weight of all paths to the site after the stretch."""
         rungs, _, values = self.weights.shape
         rows, end = len(sites), start + length
         if end == sites.shape[1] and self.chain:
@@ -151,13 +152,14 @@ class PairWeights:
 
 @dataclass(eq=False)
 class Redrawing:
-    """A kernel that redraws stretches by weights it learns: what `Learned` and `Surrogate` share.
+    """A kernel that redraws stretches by learned weights: the parent of `Learned` and `Surrogate`.
 
-    `weights` are those of `PairWeights`, None before anything is learned; then one site is redrawn uniformly.
+    `weights` are those of `PairWeights`. They are None before anything is learned, when one site is redrawn
+    uniformly.
     """
 
     chain: ClassVar[bool]  # as in PairWeights
-    kept: ClassVar[tuple[str, ...]]  # what is learned from, by name, beside weights and lengths
+    kept: ClassVar[tuple[str, ...]]  # names of the data it learns from, saved besides weights and lengths
 
     gradients: bool = False
     weights: Tensor | None = field(default=None, repr=False)
@@ -176,7 +178,7 @@ class Redrawing:
         return self._pairs.step(state, target, problem, generator, self.lengths)
 
     def _reweighted(self, weights: Tensor, frozen: bool) -> None:
-        """Go on with these weights, on the ladder they are for."""
+        """Use these weights from now on, for their ladder."""
         self.weights, self._pairs = weights, None
         self.lengths = self.lengths and self.lengths.learned(len(weights), frozen)
 
@@ -192,7 +194,7 @@ class Redrawing:
 def uniform_site(
     state: State, target: Target, problem: Problem, generator: torch.Generator
 ) -> tuple[State, Info]:
-    """What is done before anything is known: one site of every row is redrawn uniformly."""
+    """The move before anything is learned: one site of every row is redrawn uniformly."""
     rows, sites = state.sites.shape
     site = torch.randint(sites, (rows, 1), generator=generator)
     drawn = torch.randint(problem.space.values, (rows, 1), generator=generator)

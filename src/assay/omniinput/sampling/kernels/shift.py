@@ -1,4 +1,5 @@
-"""Shift move for sequences: one value is taken out, those behind it close up, a new one goes in elsewhere."""
+"""Shift move for sequences: one value is removed, those after it close up, a new one is inserted
+elsewhere."""
 
 from dataclasses import dataclass
 
@@ -10,10 +11,10 @@ from assay.omniinput.sampling.problem import Problem
 
 @dataclass(frozen=True)
 class Shift:
-    """Site i is removed and a uniformly drawn value inserted so that it stands at site j.
+    """Site i is removed and a uniformly drawn value is inserted at site j.
 
-    The way back removes site j and inserts the old value at site i, so the proposal is symmetric. Where the
-    output depends on neighbours (text), only the ends of the shifted stretch change. One evaluation a row.
+    The way back removes site j and inserts the old value at site i, so the proposal is symmetric. If the
+    output depends on neighbours (text), only the ends of the shifted stretch change. One evaluation per row.
     """
 
     gradients: bool = False

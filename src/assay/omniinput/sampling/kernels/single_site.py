@@ -10,7 +10,7 @@ from assay.omniinput.sampling.problem import Problem
 
 @dataclass(frozen=True)
 class SingleSite:
-    """One model evaluation a row; the proposal is symmetric. It never proposes to stay."""
+    """One model evaluation per row; the proposal is symmetric and never the present value."""
 
     gradients: bool = False
 

@@ -1,4 +1,4 @@
-"""Suffix proposal for a causal language model: everything from a position on is drawn anew from the model.
+"""Suffix proposal for a causal language model: everything from a position on is redrawn from the model.
 
 The redrawn tokens come from the model's own conditionals at the row's inverse temperature, so almost all of
 the target cancels: ln acceptance = sum over redrawn t of ln S_t(x') - ln S_t(x), with S_t(beta) the sum of
@@ -43,12 +43,12 @@ class LanguageProblem(Problem):
     def __call__(self, sites: Tensor) -> Evaluation:
         with self.timed(len(sites)):
             log_probs = self.lm.log_probabilities(sites)
-        taken = log_probs.gather(2, sites[:, :, None])[:, :, 0].double()
-        extras = {"taken": taken, "normalisers": log_normalisers(log_probs, self.betas)}
-        return Evaluation(-taken.sum(dim=1), extras)
+        token_log_probs = log_probs.gather(2, sites[:, :, None])[:, :, 0].double()
+        extras = {"token_log_probs": token_log_probs, "normalisers": log_normalisers(log_probs, self.betas)}
+        return Evaluation(-token_log_probs.sum(dim=1), extras)
 
     def redrawn(
-        self, sites: Tensor, taken: Tensor, cut: int, betas: Tensor, generator: torch.Generator
+        self, sites: Tensor, token_log_probs: Tensor, cut: int, betas: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Tokens and their log-probabilities, drawn from `cut` on at each row's beta; ln S_t(beta) of those.
 
@@ -70,7 +70,7 @@ class LanguageProblem(Problem):
                 log_probs = following[:, 0]
         drawn = torch.stack(scored, dim=1)
         fresh = drawn.gather(2, new[:, cut:, None])[:, :, 0].double()
-        return new, torch.cat([taken[:, :cut], fresh], dim=1), log_normalisers(drawn, self.betas)
+        return new, torch.cat([token_log_probs[:, :cut], fresh], dim=1), log_normalisers(drawn, self.betas)
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,15 @@ class Suffix:
         rows, length = state.sites.shape
         cut = int(torch.randint(length, (), generator=generator))
         row_betas = problem.betas.repeat(groups)
-        new, taken, fresh = problem.redrawn(state.sites, state.extras["taken"], cut, row_betas, generator)
+        new, token_log_probs, fresh = problem.redrawn(
+            state.sites, state.extras["token_log_probs"], cut, row_betas, generator
+        )
         old = state.extras["normalisers"]
         normalisers = torch.cat([old[:, :cut], fresh], dim=1)
         rung = torch.arange(rows) % len(problem.betas)
         gain = (normalisers - old)[torch.arange(rows), :, rung].sum(dim=1)
         probability = gain.clamp(max=0.0).exp()
         accepted = torch.rand(rows, dtype=torch.float64, generator=generator) < probability
-        extras = {"taken": taken, "normalisers": normalisers}
-        evaluation = Evaluation(-taken.sum(dim=1), extras)
+        extras = {"token_log_probs": token_log_probs, "normalisers": normalisers}
+        evaluation = Evaluation(-token_log_probs.sum(dim=1), extras)
         return chosen(accepted, new, evaluation, state), Info(accepted, probability)

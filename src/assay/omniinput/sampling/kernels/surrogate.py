@@ -3,7 +3,7 @@
 Such a sum is fitted by least squares to the inputs and outputs seen while the ladder adapts (all rungs
 together, uniform inputs among them), and frozen with it. From its tempered distribution a stretch is drawn
 directly, given the sites to either side and at any temperature; the Metropolis-Hastings choice corrects for
-what the sum leaves out. The paper has no such move.
+the rest of the output. The paper has no such move.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +26,8 @@ LOWEST = -300.0  # of a log weight
 
 @dataclass(eq=False)
 class Surrogate(Redrawing):
-    """One evaluation a row, of a stretch that all rows share; one site, uniformly, before there is a fit."""
+    """One evaluation per row; all rows share a stretch. Before there is a fit, one site is redrawn
+    uniformly."""
 
     chain: ClassVar[bool] = False
     kept: ClassVar[tuple[str, ...]] = ("sites", "outputs")

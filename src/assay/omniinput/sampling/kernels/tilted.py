@@ -23,8 +23,8 @@ LEAST_TILT = 1e-9  # below it, a tilted distribution is uniform to machine preci
 class Tilted:
     """Every row redraws a random part of its sites, from one to all of them, more often a large part.
 
-    Networks differ in how curved they are, and rungs too: whatever part is right is tried often enough. One
-    evaluation with gradient a row; for ordered values (pixels) the memory is rows x sites.
+    How large a part works depends on the curvature of the network and on the rung, so all sizes are tried.
+    One evaluation with gradient per row; for ordered values (pixels) the memory is rows x sites.
     """
 
     gradients: bool = True
@@ -32,8 +32,7 @@ class Tilted:
     def step(
         self, state: State, target: Target, problem: Problem, generator: torch.Generator, groups: int = 1
     ) -> tuple[State, Info]:
-        rows, sites = state.sites.shape
-        values = problem.space.values
+        (rows, sites), values = state.sites.shape, problem.space.values
         part = float(sites) ** -(torch.rand(rows, 1, generator=generator) ** 4)
         inside = torch.rand(rows, sites, generator=generator) < part
         choice = _ordered if state.extras["slopes"].shape[2] == 1 else _unordered
@@ -77,7 +76,7 @@ def _ordered(state: State, target: Target, inside: Tensor, values: int) -> tuple
 
 
 def _unordered(state: State, target: Target, inside: Tensor, values: int) -> tuple[Draw, LogShare]:
-    """The same for values that each have a tilt of their own: (n, values) of the n sites inside."""
+    """The same if each value has its own tilt: (n, values) of the n sites inside."""
     row, site = inside.nonzero(as_tuple=True)
     tilts = target.slope(state.outputs)[row, None] * state.extras["slopes"][row, site].double()
 

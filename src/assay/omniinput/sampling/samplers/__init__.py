@@ -1,1 +1,5 @@
-"""The ways to walk an input space, one per file; each owns its `distribution()`."""
+"""Samplers, one per file. Each is a run (see `checkpoint.Run`) that owns its `distribution()`.
+
+`tempering` works for any model, `multicanonical` is an independent check of it, `importance` is for language
+models, and `importance_then_tempering` combines the two where importance sampling is weak.
+"""

@@ -1,17 +1,17 @@
 """Multiple importance sampling from token-tempered ancestral samples of a causal language model.
 
 Sequences are drawn token by token from q_beta(x) = prod_t p(x_t | x_<t)^beta psi_t(x_t) / S_t(beta) at
-several beta, with psi what earlier draws showed to follow each token (see lookahead), and weighted by the
-balance heuristic (Veach and Guibas 1995), w = 1 / (N sum_j a_j q_beta_j(x)). One forward gives q at every
-beta, samples are independent, and sums of w count inputs absolutely. The last token is summed over instead of
-drawn (Rao-Blackwell): all its values are histogrammed with the weight of the first length - 1 tokens. The
-paper samples with tempering alone; on its kind of problem this needs far fewer evaluations.
+several betas, where psi is learned from earlier draws (see lookahead), and weighted by the balance heuristic
+(Veach and Guibas 1995), w = 1 / (N sum_j a_j q_beta_j(x)). One forward pass gives q at every beta, samples
+are independent, and sums of w count inputs absolutely. The last token is summed over instead of drawn
+(Rao-Blackwell): all its values are histogrammed with the weight of the first length - 1 tokens. The paper
+uses tempering alone; on its kind of problem this needs far fewer evaluations.
 
-Where psi knows too little, the S that a sequence meets on its way differ by many nats and few sequences carry
-all the weight. Then sequences of one beta are resampled on the way by what they met so far (sequential Monte
-Carlo, Del Moral et al. 2006), which stays unbiased. Their q is no longer known, so each beta is trusted where
-its own outputs lie: by c_j(z), which goes with exp(-beta_j z) / Z_j and adds up to one, Z_j from batches
-before.
+If psi is not accurate enough, the normalisers S of different sequences differ by many nats and few sequences
+carry all the weight. Then the sequences of each beta are resampled along the way by their weight so far
+(sequential Monte Carlo, Del Moral et al. 2006), which stays unbiased. Their q is no longer known, so each
+beta counts where its own outputs lie: by c_j(z), proportional to exp(-beta_j z) / Z_j and adding up to one,
+with Z_j from earlier batches.
 """
 
 from dataclasses import dataclass, field
@@ -38,46 +38,26 @@ from assay.omniinput.sampling.lookahead import Lookahead
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.problem import Evaluated
 from assay.omniinput.sampling.representatives import Representatives, keys_of
-from assay.omniinput.sampling.samplers.particles import effective_particles, resampled
+from assay.omniinput.sampling.samplers.particles import Draw, effective_particles, resampled
 from assay.omniinput.sampling.samplers.proposal_betas import PILOT_BETAS, proposal_betas
 from assay.omniinput.sampling.time_blocks import TimeBlocks
 
 Array = NDArray[np.float64]
 
-PILOT_SHARE = 0.1  # half of it to choose the betas, half to look ahead at those
+PILOT_SHARE = 0.1  # of the budget: half to choose the betas, half to learn the lookahead for them
 BATCH, RESAMPLED_BATCH = 256, 1024
 LEAST_PARTICLES = 0.5  # effective share of the sequences of one beta, under which they are resampled
 LEAST_GROUP = 16  # sequences per beta and batch; fewer are not resampled
-SOME = 32  # rows of a batch that are kept until the next
-OFTEN = 1.0  # times per sequence and beta in the pilot: above it resampling is needed
-
-
-@dataclass(frozen=True)
-class Draw:
-    """A batch of prefixes of length - 1 tokens, and the conditional of their last token."""
-
-    prefixes: torch.Tensor
-    outputs: Array  # negative log-likelihood of the prefix
-    log_weights: Array  # of the prefix, divided by the number of inputs
-    last: torch.Tensor  # (rows, values) log-probabilities of the last token
-    following: torch.Tensor | None  # (rows, length - 1, betas) ln S of what follows each token of the prefix
-
-    def some(self) -> Evaluated:
-        """Rows of all betas, completed by the first token."""
-        rows = torch.linspace(0, len(self.prefixes) - 1, min(SOME, len(self.prefixes))).long()
-        first = torch.zeros(len(rows), 1, dtype=torch.int64)
-        outputs = torch.from_numpy(self.outputs)[rows] - self.last[rows, 0].double()
-        return torch.cat([self.prefixes[rows], first], dim=1), outputs
+MOST_RESAMPLINGS = 1.0  # per sequence and beta in the pilot; above it resampling stays on
 
 
 @dataclass
 class Importance:
-    """A run that can stop and go on at any batch: a pilot chooses the betas and learns to look ahead.
+    """A run that can stop after any batch: a pilot chooses the betas and learns the lookahead.
 
-    Then each beta gets an equal share.
-
-    What is kept are, per time block and bin, log sums of weights and of their squares, so the memory does not
-    grow with the samples. A batch costs length x values x proposals beside the model.
+    After the pilot, each beta gets an equal share of the sequences. Per time block and bin, log sums of
+    weights and of their squares are kept, so that memory does not grow with the number of samples. A batch
+    costs length x values x proposals on top of the model.
     """
 
     problem: LanguageProblem
@@ -94,13 +74,13 @@ class Importance:
     piloting: bool = True
     lookahead: Lookahead | None = None
     resampling: bool = False
-    resampled: Array = field(default_factory=lambda: np.zeros(2))  # batches of the pilot, and how often
+    resampled: Array = field(default_factory=lambda: np.zeros(2))  # pilot batches, and times resampled
     log_totals: Array | None = None  # ln of Z, added up over batches, per beta
-    latest: Evaluated | None = None  # of the last batch, by which a checkpoint knows its model
+    latest: Evaluated | None = None  # of the last batch, by which a checkpoint recognises its model
     _log_psi: torch.Tensor | None = None
 
     def begin(self) -> None:
-        """Nothing is learned or drawn before the first batch."""
+        """Start with an empty lookahead."""
         space = self.problem.lm.space
         self.lookahead = Lookahead.none(len(self.proposals), space.sites - 1, space.values)
 
@@ -123,11 +103,11 @@ class Importance:
         return spent or not self.budget.allows(self.problem.evaluations + self.rows)
 
     def advance(self) -> None:
-        """One batch, which the next one learns from; the first ones, the pilot, for nothing else."""
+        """Draw one batch and learn from it; batches of the pilot serve only for learning."""
         assert self.lookahead is not None
         draw = self._draw()
-        self.latest = draw.some()
-        # A batch is unbiased whatever was learned from those before it, so learning never has to end.
+        self.latest = draw.examples()
+        # A batch is unbiased whatever was learned before it, so learning need not stop.
         if draw.following is not None:
             self.lookahead.watch(draw.prefixes, draw.following)
             self._log_psi = None
@@ -143,11 +123,11 @@ class Importance:
             counts = np.full(len(self.proposals), float(outputs.shape[1]))
             self.pilot_sums += np.stack([counts, outputs.sum(axis=1), (outputs**2).sum(axis=1)])
             if spent >= 0.5:
-                self._choose()
+                self._choose_proposals()
         self.piloting = spent < 1.0
         if not self.piloting and self.resampling:
             batches, times = self.resampled
-            self.resampling = bool(times > OFTEN * batches)
+            self.resampling = bool(times > MOST_RESAMPLINGS * batches)
 
     def _draw(self) -> Draw:
         """Prefixes at the row's beta, with their mixture weight over all betas (in units of the space)."""
@@ -156,13 +136,15 @@ class Importance:
         own = torch.arange(count).repeat_interleave(rows // count)
         own_betas = betas[own, None].float()
         every = torch.arange(rows)
-        # Normalisers at every beta are what looking ahead learns from, and cost as much as a small model.
+        # The lookahead learns from normalisers at every beta, which cost as much as a small model.
         thorough = self.piloting or not self.resampling
-        log_psi = self._looking_ahead()
+        log_psi = self._log_psi_table()
         tokens = torch.empty(rows, lm.length - 1, dtype=torch.int64)
-        taken = torch.zeros(rows, dtype=torch.float64)
+        log_likelihood = torch.zeros(rows, dtype=torch.float64)
         log_q = torch.zeros(rows, count, dtype=torch.float64)
-        met = torch.zeros(rows, dtype=torch.float64)  # ln weight of the sequence so far, at its own beta
+        log_weight = torch.zeros(
+            rows, dtype=torch.float64
+        )  # ln weight of the sequence so far, at its own beta
         normalisers = torch.empty(rows, lm.length, count, dtype=torch.float64)
         with self.problem.timed(rows):
             log_probs, cache = lm.begin(rows)
@@ -170,11 +152,11 @@ class Importance:
             psi = log_psi[:, place]
             if thorough:
                 normalisers[:, place] = log_normalisers(log_probs, betas, psi)
-                met += normalisers[every, place, own]
+                log_weight += normalisers[every, place, own]
             else:
-                met += torch.logsumexp(log_probs * own_betas + psi[own], dim=1)
-            if self.resampling and place and (origin := self._resample(met)) is not None:
-                tokens, taken, log_probs = tokens[origin], taken[origin], log_probs[origin]
+                log_weight += torch.logsumexp(log_probs * own_betas + psi[own], dim=1)
+            if self.resampling and place and (origin := self._resample(log_weight)) is not None:
+                tokens, log_likelihood, log_probs = tokens[origin], log_likelihood[origin], log_probs[origin]
                 normalisers = normalisers[origin] if thorough else normalisers
                 with self.problem.timed(0):
                     cache = lm.picked(cache, origin, tokens[:, :place])
@@ -183,8 +165,8 @@ class Importance:
             ahead = psi[:, token[:, 0]].T
             if not self.resampling:
                 log_q += chosen[:, None] * betas + ahead - normalisers[:, place]
-            met -= ahead[every, own]
-            taken += chosen
+            log_weight -= ahead[every, own]
+            log_likelihood += chosen
             tokens[:, place] = token[:, 0]
             with self.problem.timed(0):
                 after, cache = lm.feed(token, cache)
@@ -192,16 +174,16 @@ class Importance:
         if thorough:
             normalisers[:, -1] = log_normalisers(log_probs, betas)
         if self.resampling:
-            log_weights = self._trusted(taken.numpy(), met.numpy())
+            log_weights = self._resampled_weights(log_likelihood.numpy(), log_weight.numpy())
         else:
             log_weights = np.log(count) - torch.logsumexp(log_q, dim=1).numpy()
         log_weights = log_weights - lm.space.log_size
         following = normalisers[:, 1:] if thorough else None
-        return Draw(tokens, -taken.numpy(), log_weights, log_probs, following)
+        return Draw(tokens, -log_likelihood.numpy(), log_weights, log_probs, following)
 
-    def _resample(self, met: torch.Tensor) -> torch.Tensor | None:
-        """The row each row goes on from; weights of resampled betas are made equal in `met`."""
-        groups = met.numpy().reshape(len(self.proposals), -1)
+    def _resample(self, log_weight: torch.Tensor) -> torch.Tensor | None:
+        """The row each row goes on from; weights of resampled betas are made equal in `log_weight`."""
+        groups = log_weight.numpy().reshape(len(self.proposals), -1)
         found = resampled(groups, LEAST_PARTICLES, self.generator)
         if found is None:
             return None
@@ -210,32 +192,32 @@ class Importance:
             self.resampled[1] += share
         return torch.from_numpy(origin.ravel())
 
-    def _trusted(self, taken: Array, met: Array) -> Array:
-        """ln weights of sequences that were resampled: each beta counts where its own outputs lie.
+    def _resampled_weights(self, log_likelihood: Array, log_weight: Array) -> Array:
+        """ln weights of resampled sequences: each beta counts where its own outputs lie.
 
-        The mean of exp(met) f(x) over the sequences of a beta estimates the sum of exp(-beta z) f(x) without
-        bias; f is c_j(z) exp(beta z), and c adds up to one over the betas.
+        The mean of exp(log_weight) f(x) over the sequences of a beta estimates the sum of exp(-beta z) f(x)
+        without bias; f is c_j(z) exp(beta z), and c adds up to one over the betas.
         """
         count = len(self.proposals)
-        totals = logsumexp(met.reshape(count, -1), axis=1) - np.log(len(met) // count)
+        totals = logsumexp(log_weight.reshape(count, -1), axis=1) - np.log(len(log_weight) // count)
         known = totals if self.log_totals is None else self.log_totals
         self.log_totals = totals if self.log_totals is None else np.logaddexp(known, totals)
         if self.piloting:
             self.resampled[0] += 1
-        own = np.repeat(np.arange(count), len(met) // count)
-        exponents = taken[:, None] * self.proposals - known
-        trust = exponents[np.arange(len(met)), own] - logsumexp(exponents, axis=1)
-        return np.asarray(np.log(count) + met + trust - self.proposals[own] * taken)
+        own = np.repeat(np.arange(count), len(log_weight) // count)
+        exponents = log_likelihood[:, None] * self.proposals - known
+        trust = exponents[np.arange(len(log_weight)), own] - logsumexp(exponents, axis=1)
+        return np.asarray(np.log(count) + log_weight + trust - self.proposals[own] * log_likelihood)
 
-    def _looking_ahead(self) -> torch.Tensor:
+    def _log_psi_table(self) -> torch.Tensor:
         """ln psi in single precision, (betas, length - 1, values)."""
         assert self.lookahead is not None
         if self._log_psi is None:
             self._log_psi = self.lookahead.log_values().float().expand(-1, -1, self.problem.lm.values)
         return self._log_psi
 
-    def _choose(self) -> None:
-        """The bins if none were given, and the betas that cover them."""
+    def _choose_proposals(self) -> None:
+        """Choose the bins, if none were given, and the betas that cover them."""
         betas, means, deviations = np.array(PILOT_BETAS), self._pilot_means(), self._pilot_deviations()
         self.edges = self.plan.edges
         if self.edges is None:
@@ -255,13 +237,14 @@ class Importance:
         return np.asarray(np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0.0)))
 
     def _pilot_means(self) -> Array:
-        """Mean output at every pilot beta, falling; the last token is taken to cost what the others do."""
+        """Mean output at every pilot beta, decreasing; the last token is assumed to cost as much as the
+        others."""
         count, total, _ = self.pilot_sums
         length = self.problem.lm.length
         return np.asarray(np.minimum.accumulate(total / count * length / (length - 1)))
 
     def _add(self, draw: Draw) -> None:
-        """Histogram all last tokens; offer every completed sequence as a representative input."""
+        """Add all last tokens to the histogram; offer every complete sequence as a representative input."""
         assert self.edges is not None
         assert self.representatives is not None
         rows, values = draw.last.shape
@@ -273,7 +256,7 @@ class Importance:
         with np.errstate(divide="ignore"):
             contributions = draw.log_weights[:, None] + np.log(counts)
         together = logsumexp(contributions, axis=0)
-        # Sequences that were resampled are not independent of each other; batches are.
+        # Resampled sequences are not independent of each other; batches are.
         squares = 2 * together if self.resampling else logsumexp(2 * contributions, axis=0)
         self.blocks.add(
             {
@@ -314,12 +297,13 @@ class Importance:
             generator = np.random.default_rng(self.plan.seed)
             drawn = generator.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
             enough = RESAMPLES if count >= LEAST_BLOCKS else 0
-            copies = np.array([density(np.log(times)) for times in drawn[:enough]]).reshape(-1, logs.shape[1])
+            densities = [density(np.log(times)) for times in drawn[:enough]]
+            resamples = np.array(densities).reshape(-1, logs.shape[1])
         whole = density(every)
         return DensityEstimate(
             np.where(np.isfinite(whole), whole, np.nan),
-            bootstrap_error(copies, np.isfinite(logs), count),
-            copies,
+            bootstrap_error(resamples, np.isfinite(logs), count),
+            resamples,
             np.array([np.where(np.isfinite(one), one, np.nan) for one in alone]).reshape(-1, len(whole)),
             self.proposals,
             count,
@@ -344,10 +328,10 @@ class Importance:
         known = lm.log_total_likelihood
         return float(logsumexp(blocks["inputs"]) - rows), float(likelihood - known)
 
-    seen: ClassVar[None] = None  # weights, not visits, are what it keeps
+    seen: ClassVar[None] = None  # it keeps weights, not visits
 
     def distribution(self) -> OutputDistribution | None:
-        """Absolutely normalised; checked for effective samples, agreement of halves, gaps and known sums."""
+        """On an absolute scale; checked for effective samples, agreement of halves, gaps and known sums."""
         if not len(self.blocks):
             return None
         assert self.edges is not None
@@ -386,11 +370,11 @@ class Importance:
         return latest if self.representatives is None else [*latest, self.representatives.evaluated()]
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Take up a snapshot; the next batch is the one the other run would have drawn."""
-        taken = dict(snapshot)
-        self.generator.set_state(taken.pop("generator"))
-        self.problem.evaluations = taken.pop("evaluations")
-        self.problem.seconds = taken.pop("model_seconds")
-        for name, value in taken.items():
+        """Continue from a snapshot exactly as the interrupted run would have."""
+        rest = dict(snapshot)
+        self.generator.set_state(rest.pop("generator"))
+        self.problem.evaluations = rest.pop("evaluations")
+        self.problem.seconds = rest.pop("model_seconds")
+        for name, value in rest.items():
             setattr(self, name, value)
         self._log_psi = None

@@ -28,10 +28,11 @@ EVALUATIONS_PER_EFFECTIVE = 5_000  # of tempering in a rare bin: 20,000 on the M
 
 @dataclass
 class ImportanceThenTempering:
-    """If every bin has enough effective samples after two fifths of the budget, importance sampling goes on.
+    """If every bin has enough effective samples after two fifths of the budget, importance sampling
+    continues.
 
-    Otherwise, if tempering with suffix proposals can be expected to do better, the rest goes to it: its
-    samples are correlated but reach bins that ancestral samples hardly ever hit.
+    Otherwise, if tempering with suffix proposals is expected to do better, it gets the rest: its samples are
+    correlated but reach bins that ancestral samples hardly ever reach.
     """
 
     problem: LanguageProblem
@@ -66,9 +67,9 @@ class ImportanceThenTempering:
             self.importance.share = 1.0
 
     def _weak_bins(self) -> NDArray[np.int64]:
-        """Those with too few effective samples at the end of the budget, and fewer than by tempering.
+        """Bins expected to end with too few effective samples, and fewer than tempering would give.
 
-        None where tempering could not give enough to any bin in what is left.
+        Empty if the budget left is too small for tempering.
         """
         left = self.problem.evaluations * (1 - FIRST_SHARE) / FIRST_SHARE
         by_tempering = left / EVALUATIONS_PER_EFFECTIVE
@@ -78,7 +79,7 @@ class ImportanceThenTempering:
         return np.flatnonzero(projected < min(LEAST_IMPORTANCE_EFFECTIVE, by_tempering))
 
     def _tempering(self) -> Tempering:
-        """Tempering that adapts its ladder in a share of what is left.
+        """Tempering on the rest of the budget.
 
         If only outputs below those of the model's own samples are weak, the ladder starts at beta = 1, where
         suffix proposals are always accepted and the sum of all likelihoods is known.
@@ -130,8 +131,8 @@ def combined(importance: OutputDistribution, tempering: OutputDistribution) -> O
     error = np.where(
         total > 0, 1 / np.sqrt(np.maximum(total, 1e-300)), np.where(np.isnan(log_density), np.nan, np.inf)
     )
-    count = min(len(importance.copies), len(tempering.copies))
-    copies = _mixed(share, importance.copies[:count], tempering.copies[:count])
+    count = min(len(importance.resamples), len(tempering.resamples))
+    resamples = _mixed(share, importance.resamples[:count], tempering.resamples[:count])
     both = np.stack([importance.log_density, tempering.log_density])
     between = np.sqrt(importance.error**2 + tempering.error**2) / 2
     between[weak] = np.nan
@@ -151,7 +152,7 @@ def combined(importance: OutputDistribution, tempering: OutputDistribution) -> O
     kept = _joined(importance.kept, tempering.kept, share >= 0.5)
     reasons += convergence.gap_reasons(log_density)
     return OutputDistribution(
-        importance.edges, log_density, error, importance.space, kept, copies, diagnostics, tuple(reasons)
+        importance.edges, log_density, error, importance.space, kept, resamples, diagnostics, tuple(reasons)
     )
 
 
@@ -161,7 +162,7 @@ def _precision(dist: OutputDistribution) -> Array:
 
 
 def _mixed(share: Array, one: Array, two: Array) -> Array:
-    """share of the first and the rest of the second; whichever is known where only one is."""
+    """The weighted mean with `share` of the first; the one that is known if only one is."""
     first = np.where(np.isfinite(one), share, 0.0)
     first = np.where(np.isfinite(two), first, 1.0)
     with np.errstate(invalid="ignore"):
@@ -169,7 +170,7 @@ def _mixed(share: Array, one: Array, two: Array) -> Array:
 
 
 def _joined(one: Samples, two: Samples, first: NDArray[np.bool_]) -> Samples:
-    """The inputs of the first in the bins marked, of the second elsewhere."""
+    """The inputs of the first in the bins marked, those of the second elsewhere."""
     mine, theirs = np.flatnonzero(first[one.bins]), np.flatnonzero(~first[two.bins])
     return Samples(
         torch.cat([one.inputs[mine.copy()], two.inputs[theirs.copy()]]),

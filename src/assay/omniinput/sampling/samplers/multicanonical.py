@@ -1,4 +1,4 @@
-"""Multicanonical sampling: a flat histogram over the outputs instead of a ladder; a second, independent way.
+"""Multicanonical sampling: a flat histogram over the outputs instead of a ladder, as an independent check.
 
 Weights 1/g(z) start from a short tempering run, not from zero: a newly found bin that starts at ln g = 0
 traps walkers (sampling notes). They are corrected once from the flat run itself, as a Wang-Landau stage
@@ -38,7 +38,7 @@ WALKER_STEPS = 5_000  # at least, if the budget allows: many short walks never c
 
 @dataclass(frozen=True)
 class Flat:
-    """The target 1/g(z): ln g is linear between knots, and goes on beyond them with the last slope."""
+    """The target 1/g(z): ln g is linear between knots and continues beyond them with the last slope."""
 
     knots: Tensor
     log_g: Tensor
@@ -72,7 +72,7 @@ class Flat:
 
 @dataclass
 class Multicanonical:
-    """A run that can stop and go on at any chunk: tempering first, then walkers on the flat target."""
+    """A run that can stop after any chunk: tempering first, then walkers on the flat target."""
 
     problem: Problem
     kernels: list[Kernel]
@@ -137,7 +137,7 @@ class Multicanonical:
         self._open_record(pilot.record)
 
     def _correct(self) -> None:
-        """The weights the flat walk itself shows to be right; frozen from here on."""
+        """Correct the weights from the flat walk itself, and freeze them."""
         assert self.record is not None
         assert self.target is not None
         counts, outputs = _pooled(self.record)
@@ -205,7 +205,7 @@ class Multicanonical:
         return self.pilot.seen
 
     def distribution(self) -> OutputDistribution | None:
-        """From the flat walk, or from the tempering that precedes it as long as there is no more."""
+        """From the flat walk, or from the tempering before it if the walk has not started."""
         if self.record is None or self.target is None or not len(self.record.blocks):
             return self.pilot.distribution()
         assert self.trips is not None
@@ -243,13 +243,13 @@ class Multicanonical:
         return [*self.pilot.evaluated(), walkers, self.record.representatives.evaluated()]
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Take up a snapshot; the next chunk is the one the other run would have done."""
-        taken = dict(snapshot)
-        self.pilot.restore(taken.pop("pilot"))
-        target, state = taken.pop("target"), taken.pop("state")
+        """Continue from a snapshot exactly as the interrupted run would have."""
+        rest = dict(snapshot)
+        self.pilot.restore(rest.pop("pilot"))
+        target, state = rest.pop("target"), rest.pop("state")
         self.target = None if target is None else Flat(*target)
         self.state = None if state is None else State(*state)
-        for name, value in taken.items():
+        for name, value in rest.items():
             setattr(self, name, value)
 
 

@@ -1,19 +1,42 @@
-"""Weighted sequences: how many they are worth, and resampling on their way (Del Moral et al. 2006)."""
+"""Weighted sequences: a batch, its effective size, and resampling along the way (Del Moral et al. 2006)."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from assay.omniinput.sampling.problem import Evaluated
+
 Array = NDArray[np.float64]
+
+SAVED_ROWS = 32  # of the last batch, for a checkpoint to compare
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A batch of prefixes of length - 1 tokens, and the conditional of their last token."""
+
+    prefixes: torch.Tensor
+    outputs: Array  # negative log-likelihood of the prefix
+    log_weights: Array  # of the prefix, divided by the number of inputs
+    last: torch.Tensor  # (rows, values) log-probabilities of the last token
+    following: torch.Tensor | None  # (rows, length - 1, betas) ln S of what follows each token of the prefix
+
+    def examples(self) -> Evaluated:
+        """Rows of all betas, with token 0 as their last token."""
+        rows = torch.linspace(0, len(self.prefixes) - 1, min(SAVED_ROWS, len(self.prefixes))).long()
+        first = torch.zeros(len(rows), 1, dtype=torch.int64)
+        outputs = torch.from_numpy(self.outputs)[rows] - self.last[rows, 0].double()
+        return torch.cat([self.prefixes[rows], first], dim=1), outputs
 
 
 def resampled(
     log_weights: Array, least: float, generator: torch.Generator
 ) -> tuple[NDArray[np.int64], float] | None:
-    """The row each row goes on from, and the share of groups that were resampled; None where none was.
+    """The row that each row continues from, and the share of groups resampled; None if none was.
 
     `log_weights` are (groups, rows). A group whose effective share of rows is under `least` is resampled
     systematically, and its log weights are set to their common mean, in place.
@@ -37,7 +60,7 @@ def resampled(
 def effective_particles(blocks: Mapping[str, Array], resampling: bool) -> Array:
     """Effective sample size of every bin, (sum w)^2 / sum w^2 over independent prefixes.
 
-    Of sequences that were resampled, as many as would vary as much as batches do from one to another.
+    For resampled sequences, the number of independent ones that would vary as much as batches do.
     """
     with np.errstate(invalid="ignore"):
         logs = 2 * logsumexp(blocks["bins"], axis=0) - logsumexp(blocks["squares"], axis=0)

@@ -1,4 +1,4 @@
-"""Which inverse temperatures sequences are drawn at, so that the bins asked for are covered."""
+"""Inverse temperatures to draw sequences at, so that the bins asked for are covered."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Parallel tempering: all replicas of all ensembles move in one model call, the ladder places itself."""
+"""Parallel tempering: all replicas of all ensembles move in one model call, and the ladder adapts itself."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,12 +44,12 @@ ROUNDS = 5  # of adaptation at least, each twice as long as the one before
 
 @dataclass
 class Tempering:
-    """A run that can stop and go on at any chunk of steps.
+    """A run that can stop after any chunk of steps.
 
     Rounds move the ladder's ends towards the outermost bins and put its rungs at equal cumulative rejection;
-    once the ends have arrived, each is twice as long as the one before. After a fifth of the budget the
-    ladder is frozen and the rest is production. Rows are ensemble by ensemble, rung by rung, coldest last;
-    states travel along the ladder, rungs stay in place.
+    once the ends have arrived, each round is twice as long as the one before. After a fifth of the budget the
+    ladder is frozen, and only what follows is counted. Rows are ordered by ensemble, then by rung, coldest
+    last; states move along the ladder, rungs stay in place.
     """
 
     problem: Problem
@@ -111,9 +111,9 @@ class Tempering:
         return list(dict.fromkeys(kernel for kernel in self.kernels if isinstance(kernel, Learner)))
 
     def _first_round(self) -> int:
-        """Steps enough to change every site a few times, few enough for several rounds in a small budget.
+        """Enough steps to change every site a few times, few enough for several rounds in a small budget.
 
-        What a step costs is not known where only seconds are given; then the rounds start short.
+        If only seconds are given, the cost of a step is unknown and rounds start short.
         """
         thorough = 4 * self.problem.space.sites
         if self.budget.evaluations is None:
@@ -138,7 +138,7 @@ class Tempering:
 
     @property
     def cost(self) -> int:
-        """Evaluations per row of the dearest kernel."""
+        """Evaluations per row of the most expensive kernel."""
         return max(evaluations_per_row(kernel) for kernel in self.kernels)
 
     @property
@@ -243,7 +243,7 @@ class Tempering:
         return third, fourth
 
     def _on_ladder(self, state: State) -> State:
-        """States ready for the present ladder; a problem whose extras depend on it evaluates them anew."""
+        """States for the present ladder, evaluated again if their extras depend on the ladder."""
         return init(state.sites, self.problem) if self.problem.prepare(self.betas) else state
 
     def _open_record(self, low: float, high: float) -> None:
@@ -262,7 +262,7 @@ class Tempering:
         self.accepted, self.moves = np.zeros(self.rows), 0
 
     def _mark_ends(self) -> None:
-        """The rows of the rung whose states are drawn anew, and those of the ends of the ladder beyond it."""
+        """Find the rows of the rung where states are drawn afresh, and those at the ends of the ladder."""
         first = np.arange(self.plan.ensembles) * len(self.betas)
         home, last = int(np.abs(self.betas - self.anchor.beta).argmin()), len(self.betas) - 1
         self._home = first + home
@@ -338,16 +338,16 @@ class Tempering:
         return [(self.state.sites, self.state.outputs), self.record.representatives.evaluated()]
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Take up a snapshot; the next chunk is the one the other run would have done."""
-        taken = dict(snapshot)
-        self.state = State(taken.pop("sites"), taken.pop("outputs"), taken.pop("extras"))
-        for learner, learned in zip(self.learners, taken.pop("learners"), strict=True):
+        """Continue from a snapshot exactly as the interrupted run would have."""
+        rest = dict(snapshot)
+        self.state = State(rest.pop("sites"), rest.pop("outputs"), rest.pop("extras"))
+        for learner, learned in zip(self.learners, rest.pop("learners"), strict=True):
             learner.restore(learned)
-        self.anchor = Anchor(*taken.pop("anchor"))
-        self.generator.set_state(taken.pop("generator"))
-        self.problem.evaluations = taken.pop("evaluations")
-        self.problem.seconds = taken.pop("model_seconds")
-        for name, value in taken.items():
+        self.anchor = Anchor(*rest.pop("anchor"))
+        self.generator.set_state(rest.pop("generator"))
+        self.problem.evaluations = rest.pop("evaluations")
+        self.problem.seconds = rest.pop("model_seconds")
+        for name, value in rest.items():
             setattr(self, name, value)
         self._mark_ends()
         self.problem.prepare(self.betas)

@@ -1,4 +1,4 @@
-"""Tables in csv and tsv files, on the way to numbers (csv.py) or texts (text.py)."""
+"""Tables in csv and tsv files, for csv.py (numbers) and text.py (texts)."""
 
 import csv
 import gzip
@@ -17,7 +17,7 @@ from assay.data.place import existing_file
 from assay.errors import InputError, MissingLabelsError
 
 NUMBER_CELL, TEXT_CELL = 16, 64
-"""Bytes of memory that a cell takes besides its letters, as measured."""
+"""Bytes of memory that a cell takes besides its characters, as measured."""
 
 LABEL_NAMES = ("label", "labels", "class", "target", "y")
 
@@ -31,17 +31,17 @@ def read_table(
     rows: int | None = None,
     dtype: Any = None,
 ) -> pd.DataFrame:
-    """The file as a frame; no cell is guessed to be missing, so "NA" and "" stay what they are.
+    """The file as a frame; no cell is read as missing, so "NA" and "" stay as they are.
 
-    `separator` is a tab where the name ends in .tsv, otherwise a comma; `quoted` is whether double quotes
-    hold cells together, which is so in csv files and not in tsv files unless said.
+    `separator` defaults to a tab if the name ends in .tsv, otherwise to a comma; `quoted` is whether double
+    quotes enclose cells, by default true in csv files and false in tsv files.
     """
     file = existing_file(path)
     is_tsv = ".tsv" in file.suffixes
     separator = separator or ("\t" if is_tsv else ",")
     quoting: Any = csv.QUOTE_MINIMAL if (not is_tsv if quoted is None else quoted) else csv.QUOTE_NONE
     try:
-        _check_room(file, separator, dtype is str)
+        _check_memory(file, separator, dtype is str)
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame: pd.DataFrame = pd.read_csv(
@@ -71,19 +71,20 @@ def read_table(
     return frame
 
 
-def _check_room(file: Path, separator: str, is_text: bool) -> None:
-    """Refuse a table that does not fit into memory: its text, and what its cells take as numbers or texts."""
+def _check_memory(file: Path, separator: str, is_text: bool) -> None:
+    """Refuse a table whose text and cells do not fit into memory."""
     about = file.stat()
     cell = TEXT_CELL if is_text else NUMBER_CELL
     largest = about.st_size * (MOST_UNPACKED if file.suffix == ".gz" else 1)
-    if largest * (1 + cell) > free_memory():  # else there is room, even if every letter is a separator
-        size, cells = _measured(file, separator, about.st_mtime_ns, about.st_size)
+    if largest * (1 + cell) > free_memory():  # otherwise it fits even if every character is a separator
+        size, cells = _table_size(file, separator, about.st_mtime_ns, about.st_size)
         expect_room(size + cell * cells, file)
 
 
 @lru_cache(maxsize=8)
-def _measured(file: Path, separator: str, *_: int) -> tuple[int, int]:
-    """Bytes and cells of the unpacked file, as it was at that time; counted only as far as there is room."""
+def _table_size(file: Path, separator: str, *_: int) -> tuple[int, int]:
+    """Bytes and cells of the unpacked file, counted until memory would run out; cached until the file
+    changes."""
     size = cells = 0
     with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
         while part := stream.read(2**20):
@@ -96,7 +97,7 @@ def _measured(file: Path, separator: str, *_: int) -> tuple[int, int]:
 def column_of(
     frame: pd.DataFrame, asked: str | int | None, usual: Iterable[str], role: str, source: Path
 ) -> Any:
-    """The column asked for by name or position; without, the one under a usual name."""
+    """The column asked for by name or position, or else the one with a usual name."""
     columns = list(frame.columns)
     if isinstance(asked, int) and -len(columns) <= asked < len(columns):
         return columns[asked]

@@ -6,7 +6,7 @@ import pytest
 
 import assay
 from assay.errors import InputError
-from assay.omniinput.annotation.agreement import krippendorff_alpha
+from assay.omniinput.annotation.annotator_agreement import krippendorff_alpha
 
 MISSING = np.nan
 # Krippendorff, Computing Krippendorff's Alpha-Reliability (2011): example C, four observers, twelve units.
@@ -76,7 +76,7 @@ def test_people_are_compared_with_the_others_and_with_themselves(tmp_path):
     assert people.loc["bob", "difference"] == pytest.approx(-0.25 * 16 / 20)
     assert people.loc["ann", "self_difference"] == pytest.approx(0.5)
     assert found.shared == 20
-    assert found.interval[0] <= found.alpha <= found.interval[1]
+    assert found.interval[0] <= found.krippendorff_alpha <= found.interval[1]
     assert "alpha" in found.summary()
     assert "shown twice differ by 0.50" in found.summary()
     assay.save(found, tmp_path / "agreement")
@@ -86,7 +86,7 @@ def test_people_are_compared_with_the_others_and_with_themselves(tmp_path):
 
 def test_one_annotator_alone_agrees_with_nobody():
     found = assay.annotator_agreement(labels().query("annotator == 'ann'"))
-    assert "not known" in found.summary()
+    assert "unknown" in found.summary()
     with pytest.raises(InputError, match="got no item"):
         assay.annotator_agreement(labels().drop(columns="item"))
     with pytest.raises(InputError, match="metric"):

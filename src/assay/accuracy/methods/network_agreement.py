@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from assay.accuracy.methods.method import MeanScore
-from assay.accuracy.predictions import Predictions
+from assay.accuracy.methods.mean_score import MeanScore
+from assay.accuracy.predictions import AccuracyReference, Predictions
 from assay.errors import InputError
 from assay.storage import storable
 from assay.volatility.certainty import Doubles
 
 
-@storable("accuracy.methods.Agreement")
-class Agreement(MeanScore):
+@storable("accuracy.methods.NetworkAgreement")
+class NetworkAgreement(MeanScore):
     """Reference accuracy less the fall in agreement with another network."""
 
     name = "agreement of two networks"
@@ -18,7 +18,10 @@ class Agreement(MeanScore):
     counted = "rows on which both agree"
 
     @classmethod
-    def scores(cls, predictions: Predictions, parameters: Doubles) -> Doubles:
+    def applies(cls, reference: AccuracyReference) -> bool:
+        return reference.labelled.predictions.other is not None
+
+    def scores(self, predictions: Predictions) -> Doubles:
         if predictions.other is None:
             raise InputError(
                 "expected the second network's predictions, got none; pass its operational Trace as other="

@@ -13,7 +13,7 @@ from assay.volatility.watch import VolatilityWatch
 @storable("operation.WatchRecord")
 @dataclass(frozen=True, eq=False)
 class WatchRecord:
-    """Counts and watches of one guard, known by its fingerprint; no input and no row of features."""
+    """Counts and watches of one guard, identified by its fingerprint; no input and no row of features."""
 
     guard: str
     predictions: int

@@ -1,4 +1,4 @@
-"""annotator_agreement: how far annotators agree with each other, and with themselves."""
+"""annotator_agreement: how far annotators agree with each other and with themselves."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -18,33 +18,34 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 METRICS = ("interval", "ordinal", "nominal")
-COPIES = 500
+RESAMPLES = 500
 
 
 @storable("AnnotatorAgreement")
 @dataclass(frozen=True, eq=False)
 class AnnotatorAgreement:
-    """Krippendorff's alpha over items judged by several, and each annotator's own consistency.
+    """Krippendorff's alpha over items judged by several annotators, and the consistency of each annotator.
 
-    1 is perfect agreement, 0 what chance would give. `interval` is from resampling items. `people` has a row
-    per annotator: labels, mean score, mean difference from the others on shared items, hidden repeats and the
-    mean difference between the two showings.
+    An alpha of 1 is perfect agreement, 0 is chance. `interval` is its 95 % interval from resampling items.
+    `people` has a row per annotator: labels, mean score, mean difference from the others on shared items,
+    hidden repeats and the mean difference between the two showings.
     """
 
     title: ClassVar[str] = "Agreement between annotators"
 
-    alpha: float
+    krippendorff_alpha: float
     interval: tuple[float, float]
     shared: int
     people: pd.DataFrame
 
     def summary(self) -> str:
         if not self.shared:
-            return "No input was judged by more than one annotator, so their agreement is not known."
-        low, high = self.interval
+            return "No input was judged by more than one annotator, so their agreement is unknown."
+        lower, upper = self.interval
         words = (
-            f"On {self.shared} inputs judged by several, Krippendorff's alpha is {self.alpha:.2f} (95 % "
-            f"interval {low:.2f} to {high:.2f}; 1 is perfect agreement, 0 chance)."
+            f"On {self.shared} inputs judged by several, Krippendorff's alpha is "
+            f"{self.krippendorff_alpha:.2f} (95 % interval {lower:.2f} to {upper:.2f}; 1 is perfect "
+            "agreement, 0 chance)."
         )
         repeated = int(self.people["repeats"].sum())
         if repeated:
@@ -59,7 +60,7 @@ class AnnotatorAgreement:
         return self.people
 
     def plot(self) -> "Figure":
-        """How far each annotator lies from the others, above or below."""
+        """How far each annotator scores above or below the others."""
         from matplotlib.figure import Figure
 
         from assay.omniinput.sampling.figures import BLUE, GREY
@@ -74,34 +75,34 @@ class AnnotatorAgreement:
 
 
 def annotator_agreement(labels: pd.DataFrame, metric: str = "interval", seed: int = 0) -> AnnotatorAgreement:
-    """Of labels with columns item, annotator, score and, for self-consistency, repeat."""
+    """The agreement in labels with columns item, annotator, score and, for self-consistency, repeat."""
     missing = [name for name in ("item", "annotator", "score") if name not in labels]
     if missing:
         raise InputError(
             f"expected labels with columns item, annotator and score, got no {' and '.join(missing)}; "
             "agreement needs to know who judged what"
         )
-    known = labels[labels["score"].notna()]
-    first = known[known["repeat"] == 0] if "repeat" in known else known
+    scored = labels[labels["score"].notna()]
+    first = scored[scored["repeat"] == 0] if "repeat" in scored else scored
     table = first.pivot_table(index="item", columns="annotator", values="score", aggfunc="first")
     ratings = table.to_numpy(dtype=np.float64)
     several = ratings[(~np.isnan(ratings)).sum(axis=1) > 1]
     alpha = krippendorff_alpha(several, metric)
     generator = np.random.default_rng(seed)
-    copies = [
+    resamples = [
         krippendorff_alpha(several[generator.integers(len(several), size=len(several))], metric)
-        for _ in range(COPIES if len(several) > 1 else 0)
+        for _ in range(RESAMPLES if len(several) > 1 else 0)
     ]
-    finite = np.array([copy for copy in copies if not np.isnan(copy)])
+    finite = np.array([value for value in resamples if not np.isnan(value)])
     interval = percentile_interval(finite) if len(finite) else (np.nan, np.nan)
-    return AnnotatorAgreement(alpha, interval, len(several), _people(known, table))
+    return AnnotatorAgreement(alpha, interval, len(several), _people(scored, table))
 
 
 def krippendorff_alpha(ratings: Array, metric: str = "interval") -> float:
-    """1 - observed / expected disagreement of ratings (units, observers), NaN where missing.
+    """1 - observed / expected disagreement of ratings (units, observers), in which NaN is a missing rating.
 
     Krippendorff, Computing Krippendorff's Alpha-Reliability (2011): units with one rating do not count, and
-    one with m ratings counts each of its ordered pairs by 1 / (m - 1). NaN where all ratings are the same.
+    each ordered pair of a unit with m ratings counts 1 / (m - 1). The result is NaN if all ratings are equal.
     """
     if metric not in METRICS:
         raise InputError(f"expected a metric among {', '.join(METRICS)}, got {metric!r}")
@@ -151,7 +152,7 @@ def _people(labels: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _shown_twice(labels: pd.DataFrame) -> "pd.Series[float]":
-    """|first - second| of the inputs shown twice."""
+    """|first - second| score of the inputs shown twice."""
     if "repeat" not in labels:
         return pd.Series(dtype=np.float64)
     both = labels.pivot_table(index="item", columns="repeat", values="score", aggfunc="first")

@@ -1,0 +1,52 @@
+"""How sure a guard's mean MCC over scenarios is: the scenarios are a fixed list, the rows are chance."""
+
+import math
+
+import numpy as np
+
+from assay.benchmark.measures import Numbers, mcc_slopes, outcome_counts
+from assay.benchmark.oracle import Flags, specific_outcome
+from assay.benchmark.scenario import Scenario
+
+
+class MeanMcc:
+    """The standard error of a mean specific MCC, gathered scenario by scenario.
+
+    To first order every row adds its slope to an MCC, so that a variance is the sum of squared slopes (the
+    infinitesimal jackknife). Scenarios are made of the same test inputs, and what one input does to all of
+    them is added up before it is squared: scenarios that hang together count as such. In every scenario half
+    a row of each outcome is added, for what was not seen because rows are few. Recorded scenarios do not say
+    which rows they share, so their errors are added up, which holds whatever they share.
+    """
+
+    def __init__(self) -> None:
+        self._scenarios = 0
+        self._shared: Numbers = np.zeros(0)
+        """What each test input does to the sum of all MCCs."""
+        self._alone = 0.0
+        """The variance by rows that are in one scenario only."""
+        self._recorded = 0.0
+        """Standard errors of recorded scenarios, added up."""
+
+    def add(self, scenario: Scenario, alarm: Flags) -> None:
+        is_fault = scenario.is_fault.numpy()
+        # The specific dimension asks neither what is novel nor what is correct.
+        outcomes = specific_outcome(is_fault, is_fault, is_fault, alarm)
+        slopes = mcc_slopes(outcome_counts(outcomes))
+        effects, unseen = slopes[outcomes], float(np.square(slopes).sum()) / 2
+        self._scenarios += 1
+        if scenario.rows is None:
+            self._recorded += math.sqrt(np.square(effects).sum() + unseen)
+            return
+        rows = scenario.rows.numpy()
+        known = rows >= 0
+        self._alone += float(np.square(effects[~known]).sum()) + unseen
+        missing = max(0, int(rows.max()) + 1 - len(self._shared))
+        self._shared = np.pad(self._shared, (0, missing))
+        np.add.at(self._shared, rows[known], effects[known])
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean over the scenarios added so far."""
+        joint = math.sqrt(np.square(self._shared).sum() + self._alone)
+        return (joint + self._recorded) / self._scenarios

@@ -1,0 +1,55 @@
+"""The protocol of a guard: all that Watch, the service and the commands ask of it, wherever it runs."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+from torch import Tensor
+
+from assay.guard.verdict import Answer, Verdict
+from assay.trace import Trace
+
+
+class AnyGuard(ABC):
+    """A network and its monitor as one system: `Guard` in torch, `OnnxGuard` as one exported graph."""
+
+    def __call__(self, inputs: Any) -> Verdict:
+        """Predict and judge: a batch of one or of many."""
+        return self.answer(inputs).verdict
+
+    @abstractmethod
+    def answer(self, inputs: Any) -> Answer:
+        """Predict and judge; with the Trace and the seconds it took."""
+
+    @abstractmethod
+    def judge(self, trace: Trace) -> Verdict:
+        """Scores and alarms for what the network did; UndecidedError where the Trace holds too little."""
+
+    @abstractmethod
+    def watching(self, layers: Sequence[str]) -> Self:
+        """The same guard, whose answers also contain these layers if it can still add any."""
+
+    @abstractmethod
+    def decided_threshold(self) -> Tensor:
+        """The threshold, one number or one per class; a clear error where there is none yet."""
+
+    @property
+    @abstractmethod
+    def layers(self) -> tuple[str, ...]:
+        """The layers whose features an answer contains."""
+
+    @property
+    @abstractmethod
+    def monitor_name(self) -> str:
+        """The class of the monitor."""
+
+    @property
+    @abstractmethod
+    def network_fingerprint(self) -> str:
+        """A hash of the network, by which bins know theirs."""
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A hash of network, fitted monitor and threshold, by which counts know their guard; an exported
+        guard keeps it."""
