@@ -44,7 +44,7 @@ class FinishedCells:
         self.guards = {name: guard.fingerprint for name, guard in guards.items()} if wanted else {}
 
     def read(self, name: str, scenario: Scenario) -> tuple[dict[str, Any], Flags] | None:
-        """A finished cell: its row and its alarms; None where there is none, or its readouts are missing."""
+        """A finished cell: its row and its alarms; None if there is none, or if its readouts are missing."""
         if self.checkpoint is None:
             return None
         key = self._key(name, scenario)

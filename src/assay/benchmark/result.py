@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
 
 from assay.benchmark.figures import category_figure, cost_figure
 from assay.benchmark.ranking import Ranking, ranking
+from assay.statistics import normal_interval
 from assay.storage import storable
 from assay.table import tabled
 
@@ -33,10 +33,10 @@ COLUMNS = (
 class BenchmarkResult:
     """A row per guard and scenario.
 
-    `table` holds everything measured, with intervals at `level` as `_lower` and `_upper` (percentile
-    bootstrap over rows; DeLong for AUROC); `to_frame` the columns most people want. `errors` are the standard
-    errors of each guard's mean specific MCC, over rows (`MeanMcc`); a result put together from tables of
-    others has none, and takes the means of its scenarios' intervals, which are wider.
+    `table` has everything measured, with intervals at `level` as `_lower` and `_upper` (percentile bootstrap
+    over rows; DeLong for AUROC); `to_frame` has the columns most people want. `errors` are standard errors of
+    each guard's mean specific MCC, over rows (`MeanMcc`). A result put together from the tables of others has
+    none, and takes the means of its scenarios' intervals, which are wider.
     """
 
     table: pd.DataFrame
@@ -70,13 +70,13 @@ class BenchmarkResult:
         rows = []
         for name in self.guards:
             part = self.table[self.table["guard"] == name]
-            low, high = self.interval(name)
+            lower, upper = self.interval(name)
             rows.append(
                 {
                     "guard": name,
                     "specific_mcc": float(part["specific_mcc"].mean()),
-                    "specific_mcc_lower": low,
-                    "specific_mcc_upper": high,
+                    "specific_mcc_lower": lower,
+                    "specific_mcc_upper": upper,
                     "specific_auroc": float(part["specific_auroc"].mean()),
                     "overall_mcc": float(part["overall_mcc"].mean()),
                     "false_alarms": float(part["clean_false_alarms"].mean()),
@@ -93,13 +93,12 @@ class BenchmarkResult:
         return pd.DataFrame(rows)
 
     def interval(self, guard: str) -> tuple[float, float]:
-        """Of the guard's mean specific MCC on these scenarios, had other rows been drawn, at `level`."""
+        """The interval, at `level`, of the guard's mean specific MCC: how much it varies with the rows."""
         part = self.table[self.table["guard"] == guard]
         if self.errors is None:
             return float(part["specific_mcc_lower"].mean()), float(part["specific_mcc_upper"].mean())
         mean = float(part["specific_mcc"].mean())
-        reach = float(norm.ppf((1 + self.level) / 2)) * self.errors[guard]
-        return max(-1.0, mean - reach), min(1.0, mean + reach)
+        return normal_interval(mean, self.errors[guard], self.level, smallest=-1.0, largest=1.0)
 
     def ranking(self, measure: str = "specific_mcc", level: float = 0.95) -> Ranking:
         """Friedman's test over the scenarios with Nemenyi's post-hoc test."""

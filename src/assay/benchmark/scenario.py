@@ -20,12 +20,11 @@ NO_LABEL = -1
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """Inputs with the label and the kind of every row; `inputs` are made when asked for.
+    """Inputs with a label and a fault flag for every row; `inputs` are made when they are read.
 
-    Severity is 1 to 5, and 0 for a novelty, which has no degree. `fingerprint` says which data it is, so that
-    a resumed run does not take another's results for its own. `rows` says which row of the test data each was
-    made of, -1 for a novelty; None where nobody knows. Made by `build_scenarios`, or from recorded
-    data by `Scenario.of`.
+    Severity is 1 to 5, and 0 for a novelty. `fingerprint` identifies the data, so that a resumed run does not
+    reuse results of other data. `rows` are the rows of the test data that each was made from, -1 for a
+    novelty; None if they are not known. Made by `build_scenarios`, or from recorded data by `Scenario.of`.
     """
 
     name: str
