@@ -9,7 +9,7 @@ from torch import Tensor
 from assay.errors import InputError
 
 MOST_ORDERED = 2000
-"""Classes up to which another order of them is looked for: a second of work."""
+"""With more classes, no better order of them is searched; this many take a second."""
 
 
 def class_numbers(labels: Any) -> Tensor:
@@ -35,7 +35,7 @@ def class_numbers(labels: Any) -> Tensor:
 
 
 def check_labels(labels: Tensor, classes: int) -> None:
-    """Every label names an output of the network; a clear error where one does not (99 of 10, or -100)."""
+    """Raise unless every label is the number of an output of the network."""
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise InputError(
             f"expected labels from 0 to {classes - 1}, one per output of the network, got "

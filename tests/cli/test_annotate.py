@@ -88,7 +88,7 @@ def test_what_does_not_belong_together_is_refused(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options", [("--take", "nowhere.csv"), ("--take", "judges_of_inputs.py"), ("--port", "99999999")]
+    "options", [("--import", "nowhere.csv"), ("--import", "judges_of_inputs.py"), ("--port", "99999999")]
 )
 def test_a_store_that_came_to_nothing_is_not_left_behind(run, tmp_path, options):
     before = sorted(tmp_path.iterdir())

@@ -73,7 +73,7 @@ def named_data(text: str) -> tuple[str, Any]:
 
 
 def note(text: str) -> None:
-    """Print a remark beside the output, if there is one."""
+    """Print a note to standard error, if there is one."""
     if text:
         typer.echo(f"note: {text}", err=True)
 
@@ -122,7 +122,7 @@ def named(reference: str) -> Any:
 
 
 def callable_at(reference: str) -> Any:
-    """The function that `package.module:name` names."""
+    """The function that `package.module:name` refers to."""
     found = named(reference)
     if not callable(found):
         raise InputError(
@@ -133,7 +133,7 @@ def callable_at(reference: str) -> Any:
 
 
 def made(found: Any, reference: str) -> Any:
-    """What a factory makes when it is called without arguments; anything else as it is."""
+    """The result of a factory called without arguments; anything else is returned unchanged."""
     if not callable(found):
         return found
     try:

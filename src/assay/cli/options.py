@@ -40,11 +40,11 @@ def with_finite_numbers(command: Callable[..., None]) -> Callable[..., None]:
     """The command, which refuses NaN and infinity in every option: a gate at NaN neither passes nor fails."""
 
     @functools.wraps(command)
-    def careful(**given: Any) -> None:
-        for name, value in given.items():
+    def checked(**arguments: Any) -> None:
+        for name, value in arguments.items():
             if isinstance(value, float) and not math.isfinite(value):
                 option = f"--{name.replace('_', '-')}"
                 raise typer.BadParameter(f"expected a finite number for {option}, got {value}")
-        command(**given)
+        command(**arguments)
 
-    return careful
+    return checked

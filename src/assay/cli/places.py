@@ -1,4 +1,4 @@
-"""Files that commands write: checked before any work, and reported if an left one is left there."""
+"""Files that commands write: checked before any work, and named if an older one is left there."""
 
 import functools
 import inspect
@@ -15,7 +15,7 @@ from assay.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PICTURES = (".png", ".svg", ".pdf")
+FIGURE_ENDINGS = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Written:
 
     folder: bool = False
     kept: bool = False
-    """Whether it continues from run to run, so that an left file is expected."""
-    picture: bool = False
+    """Whether it continues from run to run, so that an older file is expected."""
+    figure: bool = False
 
 
 def with_places(command: Callable[..., None]) -> Callable[..., None]:
@@ -59,7 +59,7 @@ def with_places(command: Callable[..., None]) -> Callable[..., None]:
     return checked
 
 
-def write_picture(figure: "Figure", path: Path) -> None:
+def write_figure(figure: "Figure", path: Path) -> None:
     """Write the figure as png, svg or pdf, by the ending of the name, whole or not at all."""
     from assay.storage import write_whole
 
@@ -72,9 +72,10 @@ def _check_places(places: Mapping[str, Path], options: Mapping[str, Written]) ->
 
     names: dict[Path, str] = {}
     for name, path in places.items():
-        if options[name].picture and path.suffix.lower() not in PICTURES:
+        if options[name].figure and path.suffix.lower() not in FIGURE_ENDINGS:
             raise InputError(
-                f"expected --{name} to end in {', '.join(PICTURES)}, got {path}; give it one of these endings"
+                f"expected --{name} to end in {', '.join(FIGURE_ENDINGS)}, got {path}; "
+                "give it one of these endings"
             )
         expect_writable(path, folder=options[name].folder)
         other = names.setdefault(path.resolve(), name)

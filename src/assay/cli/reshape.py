@@ -8,7 +8,7 @@ import typer
 
 from assay.cli.merge import check_each_once
 from assay.cli.options import ForMachines, Report, not_negative
-from assay.cli.places import Written, write_picture
+from assay.cli.places import Written, write_figure
 from assay.cli.status import UNDECIDED, leave_by_gate
 from assay.errors import InputError, MissingLabelsError
 
@@ -37,7 +37,7 @@ def reshape(
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Where the result goes."), Written()] = None,
     plot: Annotated[
-        Path | None, typer.Option(help="Where the figure goes (png, svg or pdf)."), Written(picture=True)
+        Path | None, typer.Option(help="File to save the figure to (png, svg or pdf)."), Written(figure=True)
     ] = None,
     report: Report = None,
     time_limit: Annotated[float, typer.Option(help="Seconds for the solver.")] = 600.0,
@@ -69,7 +69,7 @@ def reshape(
     if output:
         assay.save(result, output)
     if plot is not None:
-        write_picture(result.plot(), plot)
+        write_figure(result.plot(), plot)
     if report:
         assay.write_report([result], report)
     _report(result, estimates, as_json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.options import ForMachines, Report, not_negative
-from assay.cli.places import Written, write_picture
+from assay.cli.places import Written, write_figure
 from assay.cli.status import ALARM, FINE, UNDECIDED
 from assay.errors import InputError
 
@@ -39,7 +39,7 @@ Block = Annotated[
     typer.Option(help="Number of consecutive rows that may be correlated. [default: 1]"),
 ]
 Plot = Annotated[
-    Path | None, typer.Option(help="Where the plot goes (png, svg or pdf)."), Written(picture=True)
+    Path | None, typer.Option(help="File to save the figure to (png, svg or pdf)."), Written(figure=True)
 ]
 Stop = Annotated[bool, typer.Option("--stop", help="Stop at the first alarm.")]
 ReferenceSeed = Annotated[
@@ -95,7 +95,7 @@ def volatility(
         assay.save(watched, watch)
     status = ALARM if alarms else FINE if state.full else UNDECIDED
     if plot:
-        write_picture(watched.plot(), plot)
+        write_figure(watched.plot(), plot)
     if report:
         assay.write_report([watched], report)
     _print_result(watched, state, status, as_json)

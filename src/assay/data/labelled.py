@@ -14,14 +14,14 @@ from assay.labels import class_numbers
 T = TypeVar("T")
 
 SHOWN = 10
-"""Names in a note."""
+"""Largest number of names in a note."""
 
 
 class Labelled(tuple[T, Tensor]):
     """The pair (inputs, labels), with the names of the classes if the source has names.
 
     `classes[label]` is the name of a label; `classes` is None if the source only numbers its classes.
-    `note` says which name got which number if nobody gave their order, and is empty otherwise.
+    `note` says which name got which number if no order was given, and is empty otherwise.
 
     >>> data = Labelled(torch.zeros(2, 1), torch.tensor([0, 1]), ("cat", "dog"))
     >>> inputs, labels = data

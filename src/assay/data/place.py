@@ -18,7 +18,7 @@ def existing_file(path: str | PathLike[str]) -> Path:
 
 
 def expect_numpy(file: Path) -> None:
-    """NumPy takes whatever it does not know for a pickle, and advises to load it unsafely."""
+    """Raise unless the file is npz or npy: NumPy treats any other as a pickle, and advises unsafe loading."""
     with file.open("rb") as stream:
         start = stream.read(6)
     if not start.startswith((b"PK", b"\x93NUMPY")):

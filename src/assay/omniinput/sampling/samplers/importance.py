@@ -142,9 +142,7 @@ class Importance:
         tokens = torch.empty(rows, lm.length - 1, dtype=torch.int64)
         log_likelihood = torch.zeros(rows, dtype=torch.float64)
         log_q = torch.zeros(rows, count, dtype=torch.float64)
-        log_weight = torch.zeros(
-            rows, dtype=torch.float64
-        )  # ln weight of the sequence so far, at its own beta
+        log_weight = torch.zeros(rows, dtype=torch.float64)  # of the sequence so far, at its own beta
         normalisers = torch.empty(rows, lm.length, count, dtype=torch.float64)
         with self.problem.timed(rows):
             log_probs, cache = lm.begin(rows)
@@ -182,7 +180,7 @@ class Importance:
         return Draw(tokens, -log_likelihood.numpy(), log_weights, log_probs, following)
 
     def _resample(self, log_weight: torch.Tensor) -> torch.Tensor | None:
-        """The row each row goes on from; weights of resampled betas are made equal in `log_weight`."""
+        """The row that each row continues from; weights of resampled betas become equal in `log_weight`."""
         groups = log_weight.numpy().reshape(len(self.proposals), -1)
         found = resampled(groups, LEAST_PARTICLES, self.generator)
         if found is None:
