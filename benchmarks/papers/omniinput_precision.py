@@ -239,14 +239,14 @@ class OnesJudge:
 
 def mnist(asked: argparse.Namespace) -> None:
     """Precision and recall of the networks that were sampled, by the stand-in judge (Figs. 4 and 5)."""
+    paths = {name: asked.cache / f"omniinput-mnist-{name}.safetensors" for name in asked.networks}
+    sampled = {name: path for name, path in paths.items() if path.exists()}
+    if not sampled:
+        raise SystemExit(f"expected distributions in {asked.cache}, found none; run omniinput.py mnist first")
     judge = OnesJudge(asked)
     judge.described(asked)
     curves = {}
-    for name in asked.networks:
-        path = asked.cache / f"omniinput-mnist-{name}.safetensors"
-        if not path.exists():
-            print(f"{name}: not sampled")
-            continue
+    for name, path in sampled.items():
         dist = assay.load(path)
         items = assay.choose_items(dist, 50, confident="high")
         labels = items.to_frame().assign(score=judge(items.inputs).numpy(), annotator="stand-in")
