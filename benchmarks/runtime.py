@@ -113,12 +113,12 @@ def _ratios(sessions: list, feeds: dict, rounds: int, calls: int) -> tuple[np.nd
     medians = np.empty((rounds, 2))
     for number in range(rounds):
         for place, session in enumerate(sessions):
-            taken = []
+            latencies = []
             for _ in range(calls):
                 start = time.thread_time()  # of the one thread it runs on, whatever else the machine does
                 session.run(None, feeds)
-                taken.append(time.thread_time() - start)
-            medians[number, place] = np.median(taken)
+                latencies.append(time.thread_time() - start)
+            medians[number, place] = np.median(latencies)
     return medians[:, 1] / medians[:, 0], [float(np.median(medians[:, place])) for place in range(2)]
 
 
@@ -211,7 +211,7 @@ def body(rows: int, seed: int = 0) -> bytes:
     return json.dumps({"inputs": [entry | {"data": values}]}).encode()
 
 
-async def _client(port: int, content: bytes, until: float, taken: list[float], statuses: dict) -> None:
+async def _client(port: int, content: bytes, until: float, latencies: list[float], statuses: dict) -> None:
     """One connection that asks, waits, asks again."""
     head = (
         "POST /v2/models/guard/infer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -224,17 +224,17 @@ async def _client(port: int, content: bytes, until: float, taken: list[float], s
         status = (await reader.readuntil(b"\r\n")).split()[1].decode()
         headers = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         await reader.readexactly(int(re.search(r"content-length: (\d+)", headers).group(1)))
-        taken.append(time.perf_counter() - start)
+        latencies.append(time.perf_counter() - start)
         statuses[status] = statuses.get(status, 0) + 1
     writer.close()
 
 
 async def _load(port: int, clients: int, seconds: float, rows: int = 1) -> tuple[list[float], dict]:
-    taken: list[float] = []
+    latencies: list[float] = []
     statuses: dict = {}
     content, until = body(rows), time.perf_counter() + seconds
-    await asyncio.gather(*(_client(port, content, until, taken, statuses) for _ in range(clients)))
-    return taken, statuses
+    await asyncio.gather(*(_client(port, content, until, latencies, statuses) for _ in range(clients)))
+    return latencies, statuses
 
 
 def service_figures(seconds: float, rounds: int) -> None:
@@ -251,10 +251,10 @@ def service_figures(seconds: float, rounds: int) -> None:
             for _ in range(rounds):
                 for name, one in served.items():
                     before = one.cpu_seconds
-                    taken, _ = asyncio.run(_load(one.port, clients, seconds, rows))
-                    rates[name].append(len(taken) / seconds)
-                    slow[name].append(float(np.quantile(taken, 0.99)))
-                    costs[name].append((one.cpu_seconds - before) / len(taken))
+                    latencies, _ = asyncio.run(_load(one.port, clients, seconds, rows))
+                    rates[name].append(len(latencies) / seconds)
+                    slow[name].append(float(np.quantile(latencies, 0.99)))
+                    costs[name].append((one.cpu_seconds - before) / len(latencies))
             for name in served:
                 share = np.median(np.array(rates[name]) / np.array(rates["nothing"]))
                 cost = np.median(costs[name])
@@ -277,10 +277,11 @@ def load_figures(minutes: float) -> None:
         first, answered = served.resident, 0
         print(f"after 20 s: {first:,} kB", flush=True)
         for number in range(int(minutes)):
-            taken, statuses = asyncio.run(_load(served.port, 16, 60))
-            answered += len(taken)
+            latencies, statuses = asyncio.run(_load(served.port, 16, 60))
+            answered += len(latencies)
             print(
-                f"minute {number + 1}: {served.resident:,} kB, {len(taken)} answered {statuses}", flush=True
+                f"minute {number + 1}: {served.resident:,} kB, {len(latencies)} answered {statuses}",
+                flush=True,
             )
         print(f"{answered:,} requests; memory grew by {served.resident - first:,} kB")
     finally:
@@ -308,13 +309,13 @@ def kill_figures(times: int) -> None:
 
 async def _killed(served: Served, seconds: float) -> int:
     """Requests answered before the service was killed."""
-    taken: list[float] = []
+    latencies: list[float] = []
     content, until = body(1), time.perf_counter() + 60
-    clients = [asyncio.create_task(_client(served.port, content, until, taken, {})) for _ in range(8)]
+    clients = [asyncio.create_task(_client(served.port, content, until, latencies, {})) for _ in range(8)]
     await asyncio.sleep(seconds)
     served.stop(signal.SIGKILL)
     await asyncio.gather(*clients, return_exceptions=True)
-    return len(taken)
+    return len(latencies)
 
 
 def ising(inputs: torch.Tensor) -> torch.Tensor:
@@ -359,8 +360,8 @@ def ray_figures() -> None:
             job(engine)
             seconds[engine] = time.perf_counter() - start
         others = ", ".join(
-            f"{engine} {taken:.1f} s ({seconds['here'] / taken:.2f} times as fast)"
-            for engine, taken in seconds.items()
+            f"{engine} {spent:.1f} s ({seconds['here'] / spent:.2f} times as fast)"
+            for engine, spent in seconds.items()
         )
         print(f"{name}: {others}", flush=True)
     ray.shutdown()

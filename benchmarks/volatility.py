@@ -2,12 +2,13 @@
 
     OMP_NUM_THREADS=1 python benchmarks/volatility.py
 
-The metric is held against partition plus sort of the same data in numpy; the watch is timed at windows of
+The metric is compared with partition plus sort of the same data in numpy; the watch is timed at windows of
 1,000 and 100,000, in batches and row by row. An update is one row that enters the window and one that leaves
-it; row by row each also checks its row and answers with a state. CPU time of one thread, the best of several
-runs, so that a busy machine disturbs little.
+it; row by row, each update also checks its row and returns a state. CPU time of one thread, the best of
+several runs, so that a busy machine matters little.
 """
 
+import argparse
 import sys
 import time
 import tracemalloc
@@ -29,8 +30,8 @@ def best(run: Callable[[], object], times: int = 5) -> float:
     return min(found)
 
 
-def metric() -> None:
-    rows = np.random.default_rng(0).dirichlet(np.full(10, 0.3), size=1_000_000)
+def metric(count: int) -> None:
+    rows = np.random.default_rng(0).dirichlet(np.full(10, 0.3), size=count)
 
     def plain() -> None:
         top = np.partition(rows, 8, axis=1)
@@ -38,7 +39,7 @@ def metric() -> None:
 
     ours, theirs = best(lambda: assay.volatility_in_certainty(rows)), best(plain)
     print(
-        f"metric, 1,000,000 x 10: {ours:.3f} s; numpy partition plus sort {theirs:.3f} s; "
+        f"metric, {count:,} x 10: {ours:.3f} s; numpy partition plus sort {theirs:.3f} s; "
         f"ratio {ours / theirs:.2f}"
     )
 
@@ -61,11 +62,11 @@ def watch(window: int, batch: int, updates: int, times: int = 3) -> float:
 
 
 def memory(window: int) -> None:
-    """Bytes of the rolling window alone; the watch also holds the reference's margins, 8 bytes a row."""
+    """Bytes of the rolling window alone; the watch also keeps the reference's margins, 8 bytes a row."""
     margins = np.random.default_rng(0).uniform(size=2 * window)
     tracemalloc.start()
-    held = RollingVolatility(window)
-    held.extend(margins.tolist())
+    rolling = RollingVolatility(window)
+    rolling.extend(margins.tolist())
     used = tracemalloc.get_traced_memory()[0] - sys.getsizeof(0)
     tracemalloc.stop()
     print(f"memory, window {window:,}: {used / window:.0f} bytes a row, {used / 1e6:.2f} MB")
@@ -89,12 +90,26 @@ def whole_memory(window: int) -> None:
     )
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--windows", type=int, nargs=2, default=[1_000, 100_000], help="a short and a long one"
+    )
+    parser.add_argument("--updates", type=int, default=100_000, help="rows per run in batches")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the metric")
+    options = parser.parse_args()
+    short, long = options.windows
+    metric(options.rows)
+    rates = [watch(window, 10_000, options.updates) for window in options.windows]
+    print(f"watch, window {long:,} against {short:,}: {rates[0] / rates[1]:.2f} times slower")
+    rates = [watch(window, 1, 2_000, times=20) for window in options.windows]
+    print(f"row by row, window {long:,} against {short:,}: {rates[0] / rates[1]:.2f} times slower")
+    for window in options.windows:
+        memory(window)
+    whole_memory(short)
+
+
 if __name__ == "__main__":
-    metric()
-    rates = [watch(window, 10_000, 100_000) for window in (1_000, 100_000)]
-    print(f"watch, window 100,000 against 1,000: {rates[0] / rates[1]:.2f} times slower")
-    rates = [watch(window, 1, 2_000, times=20) for window in (1_000, 100_000)]
-    print(f"row by row, window 100,000 against 1,000: {rates[0] / rates[1]:.2f} times slower")
-    for size in (1_000, 100_000):
-        memory(size)
-    whole_memory(1_000)
+    main()

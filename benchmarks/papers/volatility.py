@@ -4,8 +4,8 @@
     python benchmarks/papers/volatility.py a b trajectory others --networks ann cnn vgg resnet20
     python benchmarks/papers/volatility.py stopping alarms contamination --networks ann
 
-Needs MNIST and CIFAR-10 (get.sh) and, for ResNet-20, its published weights. What a network did under each
-condition is kept in the cache folder, so a run that is stopped goes on where it was.
+Needs MNIST and CIFAR-10 (see --data) and, for ResNet-20, its published weights. What a network did under each
+condition is kept in the cache folder, so a run that was stopped continues where it was.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 from torch.nn.functional import cross_entropy
-from volatility_networks import CACHE, DATA, ann, load, mnist, observed
+from volatility_networks import CACHE, DATA, ann, load, observed, read, trained
 
 import assay
 from assay import Network, Trace
@@ -118,7 +118,7 @@ def trajectory(name: str, options: Options) -> None:
     """Figure 6 from the validation logits kept after each epoch; what stopping on log VC would have done."""
     if name == "resnet20":
         return
-    known = torch.load(options.cache / f"{name}.pt", weights_only=True)
+    known = trained(name, options.cache)
     record = TrainingRecord(sets=10, size=1000)
     for epoch, logits in enumerate(known["trajectory"], start=1):
         record.record(epoch, Trace(logits, labels=known["labels"]))
@@ -152,8 +152,8 @@ def _stopped(values: np.ndarray, patience: int) -> tuple[int, int]:
 
 def stopping(name: str, options: Options) -> None:
     """Does stopping on log VC pay where training overfits: 2,000 MNIST rows, with or without wrong labels?"""
-    images, labels = mnist(options.data / "mnist", "train")
-    test_images, test_labels = mnist(options.data / "mnist", "test")
+    images, labels = read("mnist", options.data, "train")
+    test_images, test_labels = read("mnist", options.data, "test")
     generator = torch.Generator().manual_seed(0)
     for wrong in options.wrong:
         reached: dict[str, list[float]] = {}

@@ -1,12 +1,12 @@
 """The networks of the volatility paper's Table I, trained here once and kept in a cache folder.
 
-ANN and CNN are Table I's. The VGG-like network keeps Table I's shape (three blocks of convolution, batch
+ANN and CNN are Table I's. The VGG-like network has Table I's shape (three blocks of convolution, batch
 norm, ReLU and pooling, two fully connected layers, SGD with momentum, label smoothing 0.1) at a quarter of
 the widths and a sixteenth of the epochs: what one core trains in minutes. So few epochs call for
 one rise and fall of the learning rate in place of steps, for random crops and flips, and for dropout before
 the last layer only: regularised like a network of 100 epochs it would stay unsure of itself. After each epoch
-the logits on the validation rows are kept: they are the training trajectory of Figure 6. A run that is
-stopped goes on from its last epoch.
+the logits on the validation rows are kept: they are the training trajectory of Figure 6. A run that was
+stopped continues from its last epoch.
 """
 
 import argparse
@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torch.fx.experimental.optimization import fuse
 
 import assay
 from assay import Network, Trace
@@ -48,6 +47,13 @@ def cifar10(folder: Path, split: str) -> Pair:
 
 
 READERS = {"mnist": mnist, "cifar10": cifar10}
+
+
+def read(dataset: str, data: Path, split: str) -> Pair:
+    """Images and labels of a dataset below the folder `data`."""
+    if not (data / dataset).is_dir():
+        raise SystemExit(f"expected {dataset} at {data / dataset}, found none; pass --data or set ASSAY_DATA")
+    return READERS[dataset](data / dataset, split)
 
 
 class Normalised(nn.Module):
@@ -132,12 +138,13 @@ def _optimiser(
 def train(name: str, data: Path, cache: Path, epochs: int | None = None, seed: int = 0) -> None:
     """Train one recipe, at most `epochs` further epochs, keeping weights and validation logits."""
     recipe = RECIPES[name]
-    images, labels = READERS[recipe.dataset](data / recipe.dataset, "train")
+    images, labels = read(recipe.dataset, data, "train")
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     held, kept = order[: recipe.validation], order[recipe.validation :]
     torch.manual_seed(seed)
     module = recipe.build().to(memory_format=torch.channels_last)
     optimiser, steps = _optimiser(module, recipe, batches=-(-len(kept) // BATCH))
+    cache.mkdir(parents=True, exist_ok=True)
     path = cache / f"{name}.pt"
     trajectory: list[Tensor] = []
     if path.exists():
@@ -186,18 +193,34 @@ def load(name: str, data: Path, cache: Path, rows: int) -> tuple[Network, Pair]:
         from networks import resnet20
 
         roots = (data, data.parent / "shared" / "data")
-        weights = next(path for root in roots for path in root.glob("resnet-cifar10/resnet20-*.th"))
-        images, labels = cifar10(data / "cifar10", "test")
+        weights = next((path for root in roots for path in root.glob("resnet-cifar10/resnet20-*.th")), None)
+        if weights is None:
+            raise SystemExit(
+                f"expected ResNet-20's weights in {data / 'resnet-cifar10'}, found none; download them there"
+            )
+        images, labels = read("cifar10", data, "test")
         return observer(resnet20(weights)), (images[:rows], labels[:rows])
     recipe = RECIPES[name]
     module = recipe.build()
-    module.load_state_dict(torch.load(cache / f"{name}.pt", weights_only=True)["weights"])
-    images, labels = READERS[recipe.dataset](data / recipe.dataset, "test")
+    module.load_state_dict(trained(name, cache)["weights"])
+    images, labels = read(recipe.dataset, data, "test")
     return observer(module), (images[:rows], labels[:rows])
+
+
+def trained(name: str, cache: Path) -> dict:
+    """What `train` kept of one recipe."""
+    path = cache / f"{name}.pt"
+    if not path.exists():
+        raise SystemExit(
+            f"expected the trained {name} at {path}, found none; run volatility_networks.py {name}"
+        )
+    return torch.load(path, weights_only=True)
 
 
 def observer(module: nn.Module) -> Network:
     """The network with its batch norms folded into the convolutions: the same function, twice as fast."""
+    from torch.fx.experimental.optimization import fuse  # here: importing it warns of other deprecations
+
     return Network(fuse(module.eval()).to(memory_format=torch.channels_last), layers=())
 
 
@@ -216,7 +239,7 @@ def kept(name: str, key: str, cache: Path, make: Callable[[], Trace]) -> Path:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=list(RECIPES))
+    parser.add_argument("names", nargs="*", default=list(RECIPES), help="which of ann, cnn, vgg to train")
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--epochs", type=int, default=None, help="at most so many further epochs in this run")

@@ -266,7 +266,7 @@ def test_a_verdict_is_written_before_it_is_printed(run, monkeypatch, tmp_path):
         raise BrokenPipeError
 
     np.savetxt(tmp_path / "rows.csv", np.full((40, 2), 0.5), delimiter=",")
-    monkeypatch.setattr(sys.modules["assay.cli.volatility"], "_report", nobody_reads)
+    monkeypatch.setattr(sys.modules["assay.cli.volatility"], "_print_result", nobody_reads)
     places = ("--plot", "p.svg", "--report", "r.html", "--watch", "w")
     run("volatility", "rows.csv", "--reference", "rows.csv", "--window", "10", *places)
     assert all((tmp_path / name).stat().st_size for name in ("p.svg", "r.html", "w"))

@@ -87,7 +87,7 @@ def test_a_network_compared_with_itself_is_not_told_apart(networks):
     twins = {"one": networks["wide"], "other": networks["wide"]}
     compared = assay.compare_monitorability(twins, TRAIN, TEST, **OPTIONS)
     assert compared.to_frame()["beats_next"][0] == 0
-    assert "do not tell apart: one and other" in compared.summary()
+    assert "one and other cannot be told apart with these inputs" in compared.summary()
 
 
 def test_a_comparison_is_saved_and_drawn(networks, tmp_path):

@@ -1,4 +1,4 @@
-"""Which monitor, at which threshold, catches which faults, and at what cost: the safety-monitor benchmark."""
+"""The safety-monitor benchmark: which monitor catches which faults, at which threshold and at what cost."""
 
 from assay.benchmark.building import build_scenarios
 from assay.benchmark.oracle import Outcome, overall_outcome, specific_outcome

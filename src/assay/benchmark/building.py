@@ -39,12 +39,12 @@ def build_scenarios(
 ) -> list[Scenario]:
     """A scenario per fault and severity, and one per novelty, each mixed with untouched rows.
 
-    `inputs` are images (N, C, H, W) in [0, 1], rows (N, features) or a list of texts that took no part in
-    training the network or fitting a monitor. Without `faults`, images get the paper's 19, tables and texts
-    all of theirs, and all but texts FGSM where a network with gradients is given; names of `assay.faults`
-    choose others. `novelty` names inputs of unknown classes, in the same shape (`assay.faults.matched`). Of
-    every scenario `clean_share` is untouched. Nothing is made before its `inputs` are read, and only the last
-    is kept.
+    `inputs` are images (N, C, H, W) in [0, 1], rows (N, features) or a list of texts that neither the network
+    nor a monitor has learned from. By default images get the 19 faults of the paper, tables and texts all
+    faults that `assay.faults` has for them, and images and tables also FGSM if a network with gradients is
+    given; `faults` chooses others by name. `novelty` names inputs of unknown classes, in the same shape
+    (`assay.faults.matched`). A share `clean_share` of every scenario is untouched. Inputs are made when they
+    are read, and only those of the last scenario are kept.
     """
     inputs, labels = _images_table_or_texts(inputs), class_numbers(labels)
     kind = _kind(inputs)
@@ -119,7 +119,7 @@ def _check(
 
 def _check_novelty(name: str, others: Any, inputs: Any, taken: set[str]) -> None:
     if name in taken:
-        raise InputError(f"expected a name of its own for the novelty, got {name!r}, which is a fault's")
+        raise InputError(f"expected a name for the novelty that no fault has, got {name!r}; choose another")
     if not length(others):
         raise InputError(f"expected at least one input of the novelty {name!r}, got none")
     if isinstance(inputs, Tensor) != isinstance(others, Tensor):
@@ -128,7 +128,7 @@ def _check_novelty(name: str, others: Any, inputs: Any, taken: set[str]) -> None
         if others.shape[1:] != inputs.shape[1:]:
             raise InputError(
                 f"expected the novelty {name!r} in the shape {tuple(inputs.shape[1:])} of the inputs, got "
-                f"{tuple(others.shape[1:])}; bring it there with assay.faults.matched(others, inputs)"
+                f"{tuple(others.shape[1:])}; convert it with assay.faults.matched(others, inputs)"
             )
         if inputs.ndim > 2:
             check_images(others)

@@ -1,4 +1,4 @@
-"""The benchmark in pictures; colours readable by the colour-blind."""
+"""Figures of the benchmark, in colours that the colour-blind can distinguish."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def category_figure(means: pd.DataFrame) -> "Figure":
-    """Guards down, categories across, the mean MCC in each field; the best guard on top."""
+    """The mean MCC of every guard (rows, the best on top) in every category (columns)."""
     from matplotlib.figure import Figure
 
     wide = means.set_index("guard").sort_values("all", ascending=False)
     figure = Figure(figsize=(1.6 + 1.05 * len(wide.columns), 1.4 + 0.34 * len(wide)), layout="constrained")
     axes = figure.subplots()
-    # Diverging about chance: purple sees the fault, orange is worse than guessing.
+    # Diverging about 0: purple sees the fault, orange is worse than guessing.
     image = axes.imshow(wide.to_numpy(), cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
     for row, values in enumerate(wide.to_numpy()):
         for column, value in enumerate(values):
@@ -33,7 +33,7 @@ def category_figure(means: pd.DataFrame) -> "Figure":
 
 
 def cost_figure(facts: pd.DataFrame) -> "Figure":
-    """What detection costs: time per input beside mean MCC, a row a guard, the best on top."""
+    """What detection costs: mean MCC, time per input and memory, one row per guard, the best on top."""
     from matplotlib.figure import Figure
 
     ordered = facts.sort_values("specific_mcc", ignore_index=True)
@@ -58,7 +58,7 @@ def cost_figure(facts: pd.DataFrame) -> "Figure":
 
 
 def rank_figure(ranks: Mapping[str, float], alike: Sequence[Sequence[str]], title: str) -> "Figure":
-    """Average ranks on one axis (Demsar 2006): the better half named on the left, the others on the right.
+    """Average ranks on one axis (Demsar 2006): the better half is named on the left, the rest on the right.
 
     A bar joins the guards of each group of `alike`.
     """

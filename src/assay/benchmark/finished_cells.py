@@ -19,10 +19,10 @@ from assay.storage import expect_writable, made_folder, write_text_whole, write_
 
 
 class FinishedCells:
-    """Reads and writes the cells of one run; without a folder, nothing.
+    """Reads and writes the finished cells of one run; does nothing without a folder.
 
-    A cell is known by the fingerprints of guard and scenario and by the settings: what was measured under
-    others is not taken over.
+    A cell is identified by the fingerprints of guard and scenario and by the settings: results measured under
+    others are never reused.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class FinishedCells:
         self.guards = {name: guard.fingerprint for name, guard in guards.items()} if wanted else {}
 
     def read(self, name: str, scenario: Scenario) -> tuple[dict[str, Any], Flags] | None:
-        """A finished cell: its row and its alarms; None where there is none, or its readouts are missing."""
+        """A finished cell: its row and its alarms; None if there is none, or if its readouts are missing."""
         if self.checkpoint is None:
             return None
         key = self._key(name, scenario)
@@ -78,8 +78,8 @@ class FinishedCells:
     def _key(self, name: str, scenario: Scenario) -> str:
         if not scenario.fingerprint:
             raise InputError(
-                f"expected scenario {scenario.name!r} to say which data it is where results are kept, got no "
-                "fingerprint; make it with Scenario.of or build_scenarios"
+                f"expected scenario {scenario.name!r} with a fingerprint, to keep its results by, got "
+                "none; make it with Scenario.of or build_scenarios"
             )
         readable = "".join(letter if letter.isalnum() else "-" for letter in f"{scenario.name}--{name}")
         return f"{readable[:80]}--{digest(name, self.guards[name], scenario.fingerprint, self.settings)}"

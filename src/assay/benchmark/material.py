@@ -1,4 +1,4 @@
-"""Material: the in-distribution test data that scenarios are made of."""
+"""Material: the in-distribution test data that scenarios are made from."""
 
 import zlib
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from assay.network import Network, length, rows
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """Inputs and labels, how much of them stays untouched, and the seed of all that is random."""
+    """Inputs and labels, the share of them that stays untouched, and the seed of every random choice."""
 
     inputs: Any
     labels: Tensor
@@ -63,7 +63,7 @@ class Material:
         )
 
     def novel(self, name: str, others: Any) -> Scenario:
-        """Every novel row once, and as many known ones as make up `clean_share`, or all there are."""
+        """Every novel row once, and known rows to make up `clean_share`, or all there are."""
         generator = torch.Generator().manual_seed(self._seed_of(name))
         count = length(others)
         wanted = max(1, round(count * self.clean_share / (1 - self.clean_share)))
@@ -90,7 +90,7 @@ class Material:
         )
 
     def _attacked_network(self, template: Template | Attack) -> str | None:
-        """The network that the rows depend on, where they do."""
+        """The fingerprint of the network that the faulty rows depend on; None if they depend on none."""
         if not isinstance(template, Attack) or self.network is None:
             return None
         return self.network.fingerprint
@@ -101,7 +101,7 @@ class Material:
 
 
 def _with_rows_replaced(stream: Any, places: Tensor, changed: Any) -> Any:
-    """The stream, which is ours, with some rows exchanged."""
+    """The stream with some rows replaced, in place."""
     if isinstance(stream, Tensor):
         stream[places] = changed
         return stream

@@ -1,4 +1,4 @@
-"""How sure a guard's mean MCC over scenarios is: the scenarios are a fixed list, the rows are chance."""
+"""How certain a guard's mean MCC over scenarios is: the scenarios are fixed, the rows are random."""
 
 import math
 
@@ -13,16 +13,16 @@ class MeanMcc:
     """The standard error of a mean specific MCC, gathered scenario by scenario.
 
     To first order every row adds its slope to an MCC, so that a variance is the sum of squared slopes (the
-    infinitesimal jackknife). Scenarios are made of the same test inputs, and what one input does to all of
-    them is added up before it is squared: scenarios that hang together count as such. In every scenario half
-    a row of each outcome is added, for what was not seen because rows are few. Recorded scenarios do not say
-    which rows they share, so their errors are added up, which holds whatever they share.
+    infinitesimal jackknife). Scenarios are made from the same test inputs, so the slopes of one input in all
+    scenarios are added up before they are squared: this accounts for the correlation of scenarios. Half a row
+    of each outcome is added to every scenario, for outcomes not seen because rows are few. Recorded scenarios
+    do not say which rows they share, so their errors are added up, which is safe whatever they share.
     """
 
     def __init__(self) -> None:
         self._scenarios = 0
         self._shared: Numbers = np.zeros(0)
-        """What each test input does to the sum of all MCCs."""
+        """The effect of each test input on the sum of all MCCs."""
         self._alone = 0.0
         """The variance by rows that are in one scenario only."""
         self._recorded = 0.0
@@ -30,7 +30,7 @@ class MeanMcc:
 
     def add(self, scenario: Scenario, alarm: Flags) -> None:
         is_fault = scenario.is_fault.numpy()
-        # The specific dimension asks neither what is novel nor what is correct.
+        # In the specific dimension neither novelty nor correctness matters.
         outcomes = specific_outcome(is_fault, is_fault, is_fault, alarm)
         slopes = mcc_slopes(outcome_counts(outcomes))
         effects, unseen = slopes[outcomes], float(np.square(slopes).sum()) / 2

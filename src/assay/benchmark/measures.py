@@ -1,7 +1,7 @@
 """The measures of the benchmark, from counts of outcomes and from scores; all in double precision.
 
-Where a measure divides by nothing (no positives, no alarms), it is 0 for MCC, precision, recall and the F1s,
-as scikit-learn has it, and 0 for the rates: of nothing, nothing went wrong. AUROC of one class is NaN.
+A measure that would divide by 0 (no positives, no alarms) is 0: MCC, precision, recall and the F1s as in
+scikit-learn, and the rates too. The AUROC of a single class is NaN.
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,8 @@ def counted_measures(counts: Numbers) -> dict[str, Numbers]:
     """Every measure of `COUNTED` for counts (..., 4) in the order of `Outcome`.
 
     `f1` is the harmonic mean of precision and recall. `micro_f1` pools both classes, which makes it the share
-    of right reactions. `weighted_f1` is the mean of both classes' F1 by their size: the figures that the
-    paper prints under micro-F1 are these (its Table II, second row: 0.52; precision and recall give 0.38).
+    of right reactions. `weighted_f1` is the mean of both classes' F1, weighted by their size: these are the
+    figures that the paper calls micro-F1 (its Table II, second row: 0.52; precision and recall give 0.38).
     """
     tp, fp, tn, fn = np.moveaxis(np.asarray(counts, dtype=np.float64), -1, 0)
     covariance = tp * tn - fp * fn

@@ -44,7 +44,7 @@ class Ranking:
 
     @property
     def rivals(self) -> list[str]:
-        """The guards that cannot be told from the best one."""
+        """The guards that cannot be told apart from the best one."""
         others = [name for name in self.ranks if name != self.best]
         if not self.differ:
             return others

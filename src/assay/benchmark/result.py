@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
 
 from assay.benchmark.figures import category_figure, cost_figure
 from assay.benchmark.ranking import Ranking, ranking
+from assay.statistics import normal_interval
 from assay.storage import storable
 from assay.table import tabled
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MEASURES = ("mcc", "fpr", "fnr", "precision", "recall", "f1", "auroc")
 
 FAINT = 0.1
-"""A mean MCC below this is of no use, however surely it is above 0."""
+"""A mean MCC below this is of no use, however certain it is to be above 0."""
 
 COLUMNS = (
     *("guard", "scenario", "category", "severity"),
@@ -33,10 +33,10 @@ COLUMNS = (
 class BenchmarkResult:
     """A row per guard and scenario.
 
-    `table` holds everything measured, with intervals at `level` as `_lower` and `_upper` (percentile
-    bootstrap over rows; DeLong for AUROC); `to_frame` the columns most people want. `errors` are the standard
-    errors of each guard's mean specific MCC, over rows (`MeanMcc`); a result put together from tables of
-    others has none, and takes the means of its scenarios' intervals, which are wider.
+    `table` has everything measured, with intervals at `level` as `_lower` and `_upper` (percentile bootstrap
+    over rows; DeLong for AUROC); `to_frame` has the columns most people want. `errors` are standard errors of
+    each guard's mean specific MCC, over rows (`MeanMcc`). A result put together from the tables of others has
+    none, and takes the means of its scenarios' intervals, which are wider.
     """
 
     table: pd.DataFrame
@@ -55,7 +55,7 @@ class BenchmarkResult:
 
     @tabled
     def by_category(self, measure: str = "specific_mcc") -> pd.DataFrame:
-        """The mean of a measure per guard and category, and over all scenarios."""
+        """The mean of a measure by guard and category, and over all scenarios."""
         wide = self.table.pivot_table(index="guard", columns="category", values=measure, sort=False)
         wide["all"] = self.table.groupby("guard")[measure].mean()
         return wide.loc[self.guards].reset_index().rename_axis(None, axis=1)
@@ -70,13 +70,13 @@ class BenchmarkResult:
         rows = []
         for name in self.guards:
             part = self.table[self.table["guard"] == name]
-            low, high = self.interval(name)
+            lower, upper = self.interval(name)
             rows.append(
                 {
                     "guard": name,
                     "specific_mcc": float(part["specific_mcc"].mean()),
-                    "specific_mcc_lower": low,
-                    "specific_mcc_upper": high,
+                    "specific_mcc_lower": lower,
+                    "specific_mcc_upper": upper,
                     "specific_auroc": float(part["specific_auroc"].mean()),
                     "overall_mcc": float(part["overall_mcc"].mean()),
                     "false_alarms": float(part["clean_false_alarms"].mean()),
@@ -93,13 +93,12 @@ class BenchmarkResult:
         return pd.DataFrame(rows)
 
     def interval(self, guard: str) -> tuple[float, float]:
-        """Of the guard's mean specific MCC on these scenarios, had other rows been drawn, at `level`."""
+        """The interval, at `level`, of the guard's mean specific MCC: how much it varies with the rows."""
         part = self.table[self.table["guard"] == guard]
         if self.errors is None:
             return float(part["specific_mcc_lower"].mean()), float(part["specific_mcc_upper"].mean())
         mean = float(part["specific_mcc"].mean())
-        reach = float(norm.ppf((1 + self.level) / 2)) * self.errors[guard]
-        return max(-1.0, mean - reach), min(1.0, mean + reach)
+        return normal_interval(mean, self.errors[guard], self.level, smallest=-1.0, largest=1.0)
 
     def ranking(self, measure: str = "specific_mcc", level: float = 0.95) -> Ranking:
         """Friedman's test over the scenarios with Nemenyi's post-hoc test."""
@@ -115,9 +114,9 @@ class BenchmarkResult:
         facts = self.by_guard().set_index("guard")
         best, count = facts.loc[self.best], self.table["scenario"].nunique()
         words = (
-            f"Over {count} scenarios {self.best} tells faulty from good inputs best: its alarms correlate "
-            f"with the faults by {best['specific_mcc']:.2f} on average (MCC; 0 is guessing, 1 is perfect), "
-            f"at {best['false_alarms']:.0%} false alarms on good inputs. "
+            f"Over {count} scenarios {self.best} separates faulty from good inputs best: its alarms "
+            f"correlate with the faults by {best['specific_mcc']:.2f} on average (MCC; 0 is guessing, 1 is "
+            f"perfect), at {best['false_alarms']:.0%} false alarms on good inputs. "
         )
         return words + " ".join(filter(None, [self._chance(facts), self._rivals(), self._effect(facts)]))
 
@@ -135,21 +134,23 @@ class BenchmarkResult:
 
     def _rivals(self) -> str:
         if len(self.guards) < 2 or self.table["scenario"].nunique() < 5:
-            return "Too few guards or scenarios were run to say whether the order is more than chance."
+            return "Too few guards or scenarios were run to tell whether the order is due to chance."
         ranked = self.ranking()
         rivals = ranked.rivals
         if not ranked.differ:
             return f"The monitors do not differ beyond chance (p = {ranked.p_value:.2g}): choose by cost."
         if not rivals:
-            return f"By rank {ranked.best} is better than every other beyond chance."
-        return f"By rank {ranked.best} leads, but cannot be told from {', '.join(rivals)}: choose by cost."
+            return f"{ranked.best} ranks above every other monitor, beyond chance."
+        return (
+            f"{ranked.best} ranks first, but cannot be told apart from {', '.join(rivals)}: choose by cost."
+        )
 
     def _effect(self, facts: pd.DataFrame) -> str:
         best = facts.loc[self.best]
         verb = "lowers" if best["clean_system_change"] < 0 else "raises"
         share = best["monitor_seconds"] / (best["model_seconds"] + best["monitor_seconds"])
         return (
-            f"On good inputs cancelling its alarms {verb} the system's MCC by "
+            f"On good inputs, cancelling answers under alarm {verb} the system's MCC by "
             f"{abs(best['clean_system_change']):.0%}; the monitor takes {share:.0%} of the time and "
             f"keeps {best['monitor_bytes'] / 1000:,.1f} kB."
         )
@@ -166,6 +167,6 @@ class BenchmarkResult:
 
 
 def _relative_change(part: pd.DataFrame, before: str, after: str) -> float:
-    """Relative change of the mean; NaN where there was nothing to lose."""
+    """Relative change of the mean; NaN if it was 0."""
     start = float(part[before].mean())
     return float(part[after].mean() - start) / abs(start) if start else float(np.nan)

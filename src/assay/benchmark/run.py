@@ -1,4 +1,4 @@
-"""Stream every scenario through every system under test, a network and its monitor, and measure."""
+"""Send every scenario through every system under test, a network with its monitor, and measure."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,13 +41,13 @@ def run_benchmark(
 ) -> BenchmarkResult:
     """Judge every row of every scenario by every guard; an alarm cancels the prediction.
 
-    `batch_size=1` streams one input at a time and measures latency, as the paper does; None takes the
-    network's batches and measures throughput. Guards that share a network share its forward pass, and the
-    monitor's seconds are its own. With `checkpoint`, a folder, every finished guard and scenario is on disk
-    and a run started again goes on where it was. With `readouts`, a folder, what was seen of every input is
-    kept as parquet. Time is that of the forward passes and the monitors; one scenario is held at a time.
+    `batch_size=1` judges one input at a time and measures latency, as the paper does; None uses the network's
+    batches and measures throughput. Guards that share a network share its forward pass; the seconds of a
+    monitor are its own. With `checkpoint`, a folder, every finished guard and scenario is written to disk,
+    and a run that was stopped resumes there. With `readouts`, a folder, the readout of every input is kept as
+    parquet. Time is that of the forward passes and the monitors; one scenario is in memory at a time.
     `engine` runs scenarios in other processes ("processes") or on a Ray cluster ("ray"), with the same result
-    but for the seconds, which then are those of machines that do several things at once.
+    except for the seconds, which are then those of busy machines.
     """
     chosen = list(scenarios)
     _check(guards, chosen, batch_size, level, resamples)
@@ -64,7 +64,7 @@ def run_benchmark(
                 means[name].add(scenario, alarm)
         if wanted := [name for name in guards if (scenario.name, name) not in rows]:
             unfinished.append((scenario, wanted))
-    # Elsewhere a scenario needs its inputs along; here they are made when their turn comes.
+    # Other processes need the inputs with the scenario; here they are made when their turn comes.
     jobs = unfinished if engine == "here" else ((s.self_contained(), names) for s, names in unfinished)
     judge = partial(_judge_scenario, dict(guards), batch_size, settings)
     results = mapped(judge, jobs, engine, description="scenarios", total=len(unfinished))
@@ -79,7 +79,7 @@ def run_benchmark(
 
 @dataclass(frozen=True, eq=False)
 class Readout:
-    """What one guard said of every row of one scenario, and how long it took."""
+    """What one guard said about every row of a scenario, and how long it took."""
 
     predictions: NDArray[np.int64]
     confidences: NDArray[np.float64]
@@ -122,7 +122,7 @@ def _judge_scenario(
     settings: Mapping[str, Any],
     job: tuple[Scenario, list[str]],
 ) -> list[tuple[str, dict[str, Any], Readout]]:
-    """What some guards make of one scenario."""
+    """The rows and readouts of some guards on one scenario."""
     scenario, wanted = job
     return [
         (name, _row(name, guards[name], scenario, readout, settings), readout)
@@ -133,7 +133,7 @@ def _judge_scenario(
 def _readouts(
     guards: Mapping[str, Guard], scenario: Scenario, batch_size: int | None
 ) -> Iterator[tuple[str, Readout]]:
-    """Every guard's readout; guards of one network and one need of inputs share what was observed."""
+    """Every guard's readout; guards with the same network and the same need of inputs share a Trace."""
     groups: dict[tuple[int, bool], dict[str, Guard]] = {}
     for name, guard in guards.items():
         groups.setdefault((id(guard.network), guard.monitor.needs.inputs), {})[name] = guard

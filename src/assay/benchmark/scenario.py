@@ -20,12 +20,11 @@ NO_LABEL = -1
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """Inputs with the label and the kind of every row; `inputs` are made when asked for.
+    """Inputs with a label and a fault flag for every row; `inputs` are made when they are read.
 
-    Severity is 1 to 5, and 0 for a novelty, which has no degree. `fingerprint` says which data it is, so that
-    a resumed run does not take another's results for its own. `rows` says which row of the test data each was
-    made of, -1 for a novelty; None where nobody knows. Made by `build_scenarios`, or from recorded
-    data by `Scenario.of`.
+    Severity is 1 to 5, and 0 for a novelty. `fingerprint` identifies the data, so that a resumed run does not
+    reuse results of other data. `rows` are the rows of the test data that each was made from, -1 for a
+    novelty; None if they are not known. Made by `build_scenarios`, or from recorded data by `Scenario.of`.
     """
 
     name: str
@@ -48,7 +47,7 @@ class Scenario:
 
     @property
     def inputs(self) -> Any:
-        """The rows, made anew unless they were the last ones made."""
+        """The rows; made again unless they were the last ones made."""
         return self.make()
 
     def self_contained(self) -> "Scenario":
@@ -88,7 +87,7 @@ def tensor_or_texts(inputs: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class FixedInputs:
-    """Inputs that are there."""
+    """Inputs that exist already."""
 
     inputs: Any
 
@@ -97,7 +96,7 @@ class FixedInputs:
 
 
 class LastInputs:
-    """Keeps the inputs made last and lets the others go: of 79 scenarios, one is in memory."""
+    """Keeps only the inputs made last: of 79 scenarios, one is in memory."""
 
     def __init__(self) -> None:
         self._name: str | None = None
@@ -105,7 +104,7 @@ class LastInputs:
 
     def of(self, name: str, make: Callable[[], Any]) -> Any:
         if name != self._name:
-            self._name, self._inputs = None, None  # the old ones go before the new ones come
+            self._name, self._inputs = None, None  # free the old ones before making new ones
             self._inputs = make()
             self._name = name
         return self._inputs

@@ -1,4 +1,4 @@
-"""Is this network fit to ship? Questions 1 and 2 asked at once, and the reference for 3, with gates."""
+"""Is this network fit to ship? Accuracy, monitorability and monitors checked at once, against gates."""
 
 from assay.check.gate import Gate
 from assay.check.junit import junit

@@ -1,4 +1,4 @@
-"""The gates in one picture: what was measured, how sure it is, and what was wanted."""
+"""The gates in one figure: what was measured, how certain it is, and what was wanted."""
 
 import math
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = {"passed": "#0072b2", "failed": "#d55e00", "undecided": "#777777"}
-"""Blue and orange, which the colour-blind tell apart; the word stands beside the colour."""
+"""Blue and orange, which the colour-blind can distinguish; the verdict is also written out."""
 
 
 def gates_figure(gates: Sequence[Gate]) -> "Figure":
-    """A line a gate, each on its own scale; grey is what was wanted."""
+    """One row per gate, each on its own scale; grey is what was wanted."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 0.4 + 0.85 * len(gates)), layout="constrained")

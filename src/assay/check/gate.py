@@ -1,32 +1,31 @@
-"""Gate: one thing that must hold before a network ships."""
+"""Gate: one condition that must hold before a network ships."""
 
 import math
 from dataclasses import dataclass
 
+from assay.statistics.intervals import Interval
 from assay.storage import storable
-
-Interval = tuple[float, float]
 
 UNKNOWN: Interval = (math.nan, math.nan)
 
 
 def decided(interval: Interval, least: float) -> bool | None:
-    """Is it at least this much? True or False where the whole interval says so, None where it cannot tell.
+    """Whether it is at least this much: True or False if the whole interval agrees, else None.
 
     >>> decided((0.2, 0.4), 0.1), decided((0.2, 0.4), 0.5), decided((0.2, 0.4), 0.3)
     (True, False, None)
     """
-    low, high = interval
-    return True if low > least else False if high < least else None
+    lower, upper = interval
+    return True if lower > least else False if upper < least else None
 
 
 @storable("check.Gate")
 @dataclass(frozen=True)
 class Gate:
-    """`passed` is None where the data cannot decide; `words` say what was found, and what to do.
+    """`passed` is None if the data cannot decide; `words` say what was found, and what to do.
 
-    `interval` (95 %) belongs to `measured`; `limit` is the number behind `wanted`, a least one, or a most one
-    where `at_most`.
+    `interval` (95 %) is that of `measured`; `limit` is the number in `wanted`, a minimum, or a maximum if
+    `at_most`.
     """
 
     name: str

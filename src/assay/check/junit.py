@@ -1,4 +1,4 @@
-"""A check as JUnit XML, which every continuous integration reads."""
+"""A check as JUnit XML, for continuous integration."""
 
 from xml.etree import ElementTree
 
@@ -6,7 +6,7 @@ from assay.check.result import Check
 
 
 def junit(check: Check) -> str:
-    """A test case per gate; one that cannot be decided counts as an error, not as a pass."""
+    """A test case per gate; an undecided gate counts as an error, not as a pass."""
     gates = check.gates
     suite = ElementTree.Element(
         "testsuite",

@@ -1,4 +1,4 @@
-"""Check: the gates, the results behind them, and what is ready to ship."""
+"""Check: the gates, the results behind them, and the guard and watch to ship."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Check:
     """What `check_network` found. `guard` and `watch` are calibrated and ready to be saved and shipped.
 
-    `monitorability` is None where it could not be measured; its gate says why. `shuffle` is no gate but a
-    second opinion on it, None for inputs whose values cannot be exchanged.
+    `monitorability` is None if it could not be measured; its gate says why. `shuffle` is not a gate but a
+    second opinion, None for inputs whose values cannot be exchanged, such as token ids.
     """
 
     title: ClassVar[str] = "Is this network fit to ship?"
@@ -38,7 +38,7 @@ class Check:
 
     @property
     def passed(self) -> bool | None:
-        """False where a gate failed, else None where one could not be decided, else True."""
+        """False if a gate failed, else None if one is undecided, else True."""
         found = [gate.passed for gate in self.gates]
         return False if False in found else None if None in found else True
 
@@ -61,9 +61,9 @@ class Check:
 
     def summary(self) -> str:
         words = {
-            True: "Every gate was passed.",
-            False: "A gate failed: do not ship it like this.",
-            None: "A gate could not be decided: neither ship nor reject it on this data.",
+            True: "Every gate passed.",
+            False: "A gate failed: do not ship this network as it is.",
+            None: "A gate is undecided: this data is too little to ship the network or to reject it.",
         }[self.passed]
         return "\n\n".join([words, *(gate.words for gate in self.gates)])
 

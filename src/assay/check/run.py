@@ -1,4 +1,4 @@
-"""One call that asks everything that can be asked before a network ships."""
+"""One call that checks whether a network is fit to ship."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from scipy.stats import betabinom, binomtest
+from scipy.stats import betabinom
 from torch import Tensor
 
 from assay import monitors
 from assay.benchmark import BenchmarkResult, build_scenarios, run_benchmark
-from assay.check.gate import UNKNOWN, Gate, Interval, decided
+from assay.check.gate import UNKNOWN, Gate, decided
 from assay.check.result import Check
 from assay.data.apart import check_apart
 from assay.errors import GradientError, InputError
@@ -22,11 +22,12 @@ from assay.mira.score import scores
 from assay.mira.settings import MiraSettings
 from assay.monitors.monitor import Monitor
 from assay.network import Network, length, rows
+from assay.statistics import wilson_interval
 from assay.trace import Trace
 from assay.volatility import VolatilityWatch
 
 FEWEST = 200
-"""Labelled inputs below which no gate could be decided."""
+"""Fewest labelled inputs with which a gate can be decided."""
 
 LARGEST_WINDOW = 1000
 
@@ -51,14 +52,14 @@ def check_network(
     high: float | None = None,
     seed: int = 0,
 ) -> Check:
-    """Accuracy, monitorability (MIRA) and the best of several monitors, against gates; a Guard and a watch.
+    """Check accuracy, monitorability (MIRA) and the best of several monitors; calibrate a Guard and a watch.
 
     `data` are labelled in-distribution inputs, (inputs, labels): 60 % fit the monitors, 20 % set thresholds
-    and the reference of the watch, 20 % are tested on. With `test` the shares are 75 and 25 % of `data`.
-    `least_accuracy` is, where not given, that of always naming the most frequent class. A gate is decided
-    only where its interval (95 %) lies on one side of what is wanted; `least_mcc` is held against the mean
-    over scenarios of the monitor that is best on them. False alarms fail where they are more than the
-    threshold, which is itself drawn, gives by chance in 99 of 100 cases.
+    and the reference of the watch, and 20 % are for testing. With `test`, 75 % and 25 % of `data` do the
+    first two. `least_accuracy` is by default that of always naming the most frequent class. A gate is decided
+    only if its interval (95 %) lies on one side of what is wanted; `least_mcc` applies to the mean over
+    scenarios of the monitor that is best on them. The gate on false alarms fails if they are more than chance
+    gives in 99 of 100 cases, in which the threshold is random too.
     """
     _check_wanted(false_alarm_rate, least_accuracy, least_mira, least_mcc)
     settings = MiraSettings(accuracy_threshold=accuracy_threshold, low=low, high=high, seed=seed)
@@ -129,7 +130,7 @@ def _labelled(data: Any, name: str) -> Pair:
 
 
 def _usual(network: Network) -> dict[str, Monitor]:
-    """Monitors that need nothing but a Trace, so that black boxes can be checked, too."""
+    """Monitors that need only a Trace, so that black boxes can be checked too."""
     layer = network.layers[0]
     chosen = (
         monitors.MaxSoftmax(),
@@ -160,26 +161,21 @@ def _monitorability(
 
 
 def _estimator(fitted: Trace) -> str:
-    """Of MIRA's covariance: shrunk where rows are too few to determine one of this width."""
-    rows, width = next(iter(fitted.features.values())).shape
-    return "empirical" if rows > 2 * width else "ledoit_wolf"
+    """The estimator of MIRA's covariance: one that shrinks if there are few rows for the width."""
+    count, width = next(iter(fitted.features.values())).shape
+    return "empirical" if count > 2 * width else "ledoit_wolf"
 
 
 def _shuffle(network: Network, inputs: Any, seed: int) -> ShuffleScore | None:
     try:
         return shuffle_score(network, inputs, seed=seed)
-    except InputError:  # token ids: another one in their place is another word
+    except InputError:  # token ids: a shuffled one is another word
         return None
-
-
-def _share_interval(count: int, total: int) -> Interval:
-    interval = binomtest(count, total).proportion_ci(method="wilson")
-    return float(interval.low), float(interval.high)
 
 
 def _accuracy_gate(trace: Trace, least: float | None) -> Gate:
     count, right = len(trace), int(trace.correct.sum())
-    low, high = _share_interval(right, count)
+    low, high = wilson_interval(right, count)
     wanted = float(trace.known_labels.bincount().max()) / count if least is None else least
     passed = decided((low, high), wanted)
     return Gate(
@@ -199,14 +195,14 @@ def _accuracy_gate(trace: Trace, least: float | None) -> Gate:
 def _mira_gate(found: MiraResult | None, reason: str, least: float) -> Gate:
     wanted = f"above {least:g}"
     if found is None:
-        words = f"How visible failures are from inside could not be measured: {reason.rstrip('.')}."
+        words = f"Monitorability could not be measured: {reason.rstrip('.')}."
         return Gate("monitorability (MIRA)", math.nan, UNKNOWN, least, wanted, None, words)
     low, high = found.interval
     passed = decided(found.interval, least)
     said = {
         True: "inputs that cross a decision boundary look unusual from inside: a monitor can see them",
         False: "wrong inputs hardly look unusual from inside, so no monitor of this layer will see much",
-        None: "with these test inputs it cannot be told whether wrong inputs look unusual from inside",
+        None: "these test inputs are too few to tell whether wrong inputs look unusual from inside",
     }[passed]
     words = f"The MIRA score is {found.score:.3g} ({low:.3g} to {high:.3g}): {said}."
     return Gate("monitorability (MIRA)", found.score, found.interval, least, wanted, passed, words)
@@ -238,15 +234,15 @@ def _false_alarm_gate(guard: Guard, trace: Trace, own_split: bool) -> Gate:
     )
     if alarms > most:
         words += (
-            "; that comes in one random split of a hundred: this threshold came out too low, so check again "
-            "with another seed, or with more data"
+            "; that happens in one random split out of a hundred: this threshold came out too low, so check "
+            "again with another seed, or with more data"
             if own_split
             else "; the test inputs are not like those that the threshold was set on"
         )
     return Gate(
         "false alarms",
         alarms / count,
-        _share_interval(alarms, count),
+        wilson_interval(alarms, count),
         most / count,
         f"at most {most / count:.3g}",
         alarms <= most,
@@ -256,10 +252,10 @@ def _false_alarm_gate(guard: Guard, trace: Trace, own_split: bool) -> Gate:
 
 
 def _most_by_chance(guard: Guard, count: int) -> int:
-    """The most alarms among `count` inputs like those of the calibration, but for one time in a hundred.
+    """The most alarms among `count` inputs like those of the calibration, in 99 cases of a hundred.
 
-    The threshold is the k-th smallest of n scores, and so itself random: alarms are beta-binomial with
-    (n + 1 - k, k). That is exact where no scores tie; where they do, alarms are fewer.
+    The threshold is the k-th smallest of n scores, and so random itself: alarms are beta-binomial with
+    (n + 1 - k, k). This is exact if no scores tie; if some do, alarms are fewer.
     """
     points, rank = guard.calibration["rows"], guard.calibration["rank"]
     return int(betabinom.ppf(0.99, count, points + 1 - rank, rank))

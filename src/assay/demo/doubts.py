@@ -1,4 +1,4 @@
-"""Chapter: every monitor, tried on a class that was left out of training."""
+"""Chapter: every monitor, on a class that was left out of training."""
 
 import time
 from typing import TYPE_CHECKING
@@ -50,7 +50,7 @@ def chosen_monitors(setting: Setting, network: Network) -> list[monitors.Monitor
 
 
 def doubts(setting: Setting) -> Section:
-    """AUROC of each monitor on each network, and what a calibrated guard lets through."""
+    """AUROC of each monitor on each network, and what a calibrated guard catches."""
     table = pd.DataFrame(
         [row for name, network in setting.networks.items() for row in _rows(setting, name, network)]
     )

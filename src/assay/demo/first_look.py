@@ -1,4 +1,4 @@
-"""Chapter: what the networks do on inputs they know and on those they do not."""
+"""Chapter: what the networks do on known and on unknown inputs."""
 
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ def first_look(setting: Setting) -> Section:
         f"{worst:.0%} of those wrong answers come with more than 90 % confidence."
     )
     advice = (
-        "Take neither accuracy on known data nor confidence for a promise about other inputs. Ask the five "
+        "Neither accuracy on known data nor confidence is a promise about other inputs. Ask the five "
         "questions below before you ship."
     )
     return Section(

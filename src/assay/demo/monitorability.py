@@ -31,10 +31,10 @@ def monitorability(setting: Setting) -> Section:
         "correlation 0.80 against 0.21; docs/papers/mira.md)."
     )
     advice = (
-        "Among networks of like accuracy prefer one with high scores; the shuffle score cannot be told from "
-        f"the highest for {' and '.join(clearest)}. Take both as a first filter: the next sections measure "
-        "detection itself. A network with a score near 0 (shuffle: 0.5) needs a monitor of its inputs, or "
-        "training again."
+        "Among networks of similar accuracy, prefer one with high scores; by shuffle score "
+        f"{' and '.join(clearest)} cannot be told apart from the best. Use both as a first filter: the next "
+        "sections measure detection itself. A network with a score near 0 (shuffle: 0.5) needs a monitor of "
+        "its inputs, or retraining."
     )
     table = result.to_frame()[["rank", "network", "score", "lower", "upper", "beats_next", "warnings"]]
     second = [shuffled[name].score for name in table["network"]]

@@ -1,4 +1,4 @@
-"""Chapter: faults of every kind, and what four guards make of them."""
+"""Chapter: faults of every kind, and which of them four guards catch."""
 
 from assay import monitors
 from assay.benchmark import build_scenarios, run_benchmark
@@ -30,7 +30,7 @@ def trial(setting: Setting) -> Section:
         result,
         "Which guard to ship",
         "Does a guard catch faults it was not made for, and what does it cost in good answers?",
-        "Ship the cheapest guard that cannot be told from the best, look in the first picture for kinds of "
-        "fault that it does not see (near 0), and guard against those by other means. On your own network: "
+        "Ship the cheapest guard that cannot be told apart from the best, look in the first figure for kinds "
+        "of fault that it misses (near 0), and guard against those by other means. On your own network: "
         "assay check module:factory --data held-out.npz.",
     )

@@ -1,4 +1,4 @@
-"""MIRA: will this network's failures be visible from inside, and at which layer? Asked before it ships."""
+"""MIRA: will this network's failures be visible from inside, and at which layer?"""
 
 from assay.mira.chi_square import surprisal
 from assay.mira.comparison import MonitorabilityComparison, compare_monitorability

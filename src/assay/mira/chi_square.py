@@ -16,9 +16,8 @@ def surprisal(statistic: ArrayLike, dimensions: int) -> Any:
     """-log P(X > statistic) for X chi-square with `dimensions` degrees of freedom, in nats.
 
     The squared Mahalanobis distance of a Gaussian row is such an X, so that its surprisal has an
-    exponential distribution with mean 1, whatever the dimension. Accurate to about 1e-12 of its value from
-    0 on: scipy's `chi2.logsf` is infinite from a survival of 1e-308 on, where features that an attack has
-    moved usually lie.
+    exponential distribution with mean 1, whatever the dimension. Accurate to a relative 1e-12; scipy's
+    `chi2.logsf` is infinite below a survival of 1e-308, where the features of attacked inputs usually lie.
 
     >>> round(float(surprisal(2.0, 2)), 9), round(float(surprisal(1e6, 2)), 9)
     (1.0, 500000.0)
@@ -38,7 +37,7 @@ def _far_surprisal(a: float, x: Array) -> Array:
     """-log Q(a, x) for x far above a, by Legendre's continued fraction (DLMF 8.9.2).
 
     Gamma(a, x) = exp(-x) x^a / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / (x + 5 - a - ...))),
-    evaluated from the front (Lentz), until no value moves. All values at once.
+    evaluated from the front (Lentz) for all values at once, until none changes.
     """
     denominator = x + 1 - a
     ratio = 1 / denominator

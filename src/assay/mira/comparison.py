@@ -35,8 +35,8 @@ class MonitorabilityComparison:
     def to_frame(self) -> pd.DataFrame:
         """A row per network and layer, best first.
 
-        `beats_next` is the share of bootstrap draws in which the score lies above that of the next row: near
-        1 the order is sure, near 0.5 it is not.
+        `beats_next` is the share of bootstrap draws in which the score is above that of the next row: near 1
+        the order is certain, near 0.5 it is not.
         """
         frame = pd.concat([result.to_frame() for result in self.results], ignore_index=True)
         frame.insert(0, "rank", range(1, len(frame) + 1))
@@ -61,11 +61,11 @@ class MonitorabilityComparison:
             for row in range(len(frame) - 1)
             if frame["beats_next"][row] < 0.95
         ]:
-            words.append(f"These test inputs do not tell apart: {'; '.join(unsure)}.")
+            words.append(f"{'; '.join(unsure)} cannot be told apart with these inputs.")
         flagged = sorted({names[row] for row, result in enumerate(self.results) if result.warnings})
         if flagged:
             words.append(f"Read the warnings of {', '.join(flagged)} (last column) before you decide.")
-        words.append("Whether the score tracks detection for these networks: assay.validate_monitorability.")
+        words.append("assay.validate_monitorability checks whether these scores track detection.")
         return " ".join(words)
 
     def plot(self) -> "Figure":

@@ -31,9 +31,9 @@ def first_crossing(
     """The smallest epsilon with accuracy(epsilon) <= threshold, to within `tolerance` times itself.
 
     From `start`, epsilon grows or shrinks by `growth` (and soon by 2) until the threshold lies between two
-    values; the bracket is then cut where a straight line between its ends meets the
-    threshold, and in half whenever that gains little. Both ends of the answer are measured. Where accuracy
-    rises again along the attack, a shorter dip between two values tried while bracketing is not seen.
+    values. This bracket is then cut where a straight line between its ends meets the threshold, and in half
+    whenever that gains little. Both ends of the answer are measured. If accuracy rises again along the
+    attack, a dip between two of the values tried while bracketing goes unseen.
 
     >>> first_crossing(lambda e: 1 - e, 1.0, 0.5, start=0.1, limit=10.0).epsilon
     0.5
@@ -54,7 +54,7 @@ def first_crossing(
 
 
 class _Bracket:
-    """Accuracies measured so far, and the bracket they leave."""
+    """Accuracies measured so far, and the bracket around the crossing."""
 
     def __init__(self, accuracy: Accuracy, threshold: float, values: dict[float, float]) -> None:
         self._accuracy = accuracy
@@ -115,5 +115,5 @@ def _enclose_crossing(bracket: _Bracket, start: float, limit: float, growth: flo
 
 
 def _next_growth(growth: float) -> float:
-    """The square, up to 2: a short first step where the start is a good guess, long ones where it is not."""
+    """The square, up to 2: short first steps in case the start is a good guess, then long ones."""
     return min(growth * growth, max(growth, 2.0))

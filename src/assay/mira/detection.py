@@ -25,7 +25,7 @@ MAGNITUDES = (0.0, 0.0005, 0.001, 0.0014, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1)
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """Appendix B.5: the grid, and how many training and noise inputs it is searched on."""
+    """The grid of Appendix B.5, and the number of training and noise inputs on which it is searched."""
 
     temperatures: Sequence[float] = TEMPERATURES
     magnitudes: Sequence[float] = MAGNITUDES
@@ -50,9 +50,9 @@ def detection_table(
 ) -> pd.DataFrame:
     """AUROC of ODIN, Mahalanobis and Energy between `test` and each unknown set.
 
-    A row per monitor and set: monitor, unknown, auroc, temperature, magnitude. The settings of ODIN and of
-    Mahalanobis are those that tell training inputs from random noise best; no unknown set is looked at.
-    Memory is bounded by a few batches.
+    A row per monitor and set: monitor, unknown, auroc, temperature, magnitude. ODIN and Mahalanobis
+    are tuned to separate training inputs from random noise; the unknown sets play no part in it. Memory is
+    bounded by a few batches.
     """
     fitted = network.observe(train)
     chosen = tuned_monitors(network, train, fitted, layer, settings, tuning)
@@ -76,7 +76,7 @@ def detection_table(
 def tuned_monitors(
     network: Network, train: Any, fitted: Trace, layer: str, settings: MiraSettings, tuning: Tuning
 ) -> dict[str, Monitor]:
-    """Each monitor with the settings that tell training inputs from noise best; the first of equals."""
+    """Each monitor with the settings that best separate training inputs from noise; the first one on ties."""
     sample = _input_sample(network, train, tuning.inputs, settings.seed)
     noise = random_noise(network, sample, settings)
     traces = [network.observe(inputs, keep_inputs=True) for inputs in (sample, noise)]
@@ -106,9 +106,9 @@ def tuned_monitors(
 
 
 def random_noise(network: Network, sample: Inputs, settings: MiraSettings) -> Inputs:
-    """Normal noise with the mean and spread of the sample's values, cut to the bounds; as many inputs.
+    """Normal noise with the mean and spread of the sample's values, cut to the bounds; one per input.
 
-    For text it takes the place of the embeddings.
+    For text it replaces the embeddings.
     """
     inputs = network.embed(sample)
     values = perturbable(inputs).detach()
@@ -129,13 +129,13 @@ def _scores(network: Network, data: Any, monitors: Mapping[str, Monitor]) -> dic
 
 
 def _auroc(known: Tensor, unknown: Tensor) -> float:
-    """The chance that an unknown input scores above a known one; NaN is as suspicious as can be."""
+    """The chance that an unknown input scores above a known one; NaN ranks above every score."""
     known, unknown = (scores.nan_to_num(torch.inf, torch.inf, -torch.inf) for scores in (known, unknown))
     return auroc(known.numpy(), unknown.numpy()).value
 
 
 def _input_sample(network: Network, data: Any, count: int, seed: int) -> Inputs:
-    """Up to `count` inputs, drawn evenly; one pass and no more held than that."""
+    """Up to `count` inputs drawn at random, in one pass and with no more than these in memory."""
     batches = Batches(data, network.encode, network.batch_size)
     if batches.whole is not None:
         total = length(batches.whole)

@@ -16,18 +16,19 @@ ReferenceClass = Literal["nearest", "predicted"]
 Still = Literal["drop", "shrink"]
 
 _STILL = 1e-6
-"""Share of the largest variance under which a direction counts as still: a thousandth of its spread."""
+"""Share of the largest variance below which a direction counts as still: a thousandth of its spread."""
 
 
 class FeatureDistance:
     """Squared Mahalanobis distance to the nearest class, or to the predicted one.
 
-    Several layers are joined into one vector per input, so that how they vary together counts too. The
-    estimate of means and covariance is `assay.monitors.Mahalanobis`.
+    Several layers are joined into one vector per input, so that their covariance counts too.
+    `assay.monitors.Mahalanobis` estimates means and covariance.
 
     Directions in which the training features of a class do not vary (dead neurons, neurons that follow
-    from others) are left out, and the dimension is what remains: no distance is defined along them, and
-    shrinking instead lets them rule the score (docs/papers/mira.md). `still="shrink"` does that.
+    from others) are left out, and the dimension is the number of the others: no distance is defined along
+    them, and shrinking the covariance instead (`still="shrink"`) lets them dominate the score
+    (docs/papers/mira.md).
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class FeatureDistance:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What fitting had to do, and whether the sample can carry the dimension."""
+        """What fitting had to change, and whether there are enough rows for the dimension."""
         sentences = []
         if self.dimensions < self.width:
             sentences.append(
@@ -120,9 +121,9 @@ class FeatureDistance:
             )
 
     def _moving_directions(self, trace: Trace) -> Tensor | None:
-        """(width, d): those in which training features vary within classes; None where that is all.
+        """(width, d): directions in which training features vary within classes.
 
-        None also where rows are too few to say, or an estimator that shrinks is to see to it.
+        None if they all do, if rows are too few to tell, or if the estimator shrinks the covariance anyway.
         """
         if self.still == "shrink" or self.monitor.estimator != "empirical" or self.rows <= 2 * self.width:
             return None

@@ -123,7 +123,7 @@ def agreement_figure(table: pd.DataFrame, words: str) -> "Figure":
 
 
 def shuffle_figure(clean: np.ndarray, shuffled: np.ndarray, score: float) -> "Figure":
-    """How the energies of inputs and of shuffled inputs lie to each other."""
+    """Histograms of the energies of inputs and of shuffled inputs."""
     figure = _blank_figure(6.0, 3.2)
     axes = figure.subplots()
     bins = np.histogram_bin_edges(np.concatenate([clean, shuffled]), bins=40).tolist()
@@ -137,7 +137,7 @@ def shuffle_figure(clean: np.ndarray, shuffled: np.ndarray, score: float) -> "Fi
 
 
 def row_names(table: pd.DataFrame) -> Sequence[str]:
-    """Networks, layers, or both, whichever tell the rows apart."""
+    """The name of the network, of the layer, or of both: whatever distinguishes the rows."""
     one_layer = table["layer"].nunique() == 1
     one_network = table["network"].nunique() == 1
     if one_layer:

@@ -1,4 +1,4 @@
-"""From a sweep to results: what each layer makes of the perturbed inputs (MIRA, Eqs. 3 and 4)."""
+"""From a sweep to results, layer by layer (MIRA, Eqs. 3 and 4)."""
 
 import math
 
@@ -23,7 +23,7 @@ _SHOWN = 150  # inputs in the t-SNE figure, clean and perturbed each
 
 
 def results_over(sweep: Sweep, settings: MiraSettings) -> list[MiraResult]:
-    """The range, the steps and what they give, for every distance of the sweep."""
+    """A result for every distance of the sweep, over one range and its steps."""
     low, high = settings.epsilon_range or found_range(sweep, settings)
     epsilons = epsilon_steps(low, high, settings.steps)
     weights = step_weights(epsilons, settings.weight)
@@ -36,7 +36,7 @@ def results_over(sweep: Sweep, settings: MiraSettings) -> list[MiraResult]:
 
 
 def surprisals(squared: Array, dimensions: int, form: SurprisalForm) -> Array:
-    """Eq. 3, of the squared distance or, literally, of the distance."""
+    """Eq. 3, of the squared distance or, as printed, of the distance."""
     statistic = squared if form == "squared" else np.sqrt(squared)
     return np.asarray(surprisal(statistic, dimensions))
 
@@ -71,7 +71,7 @@ def _result(
         for reading in (sweep.at(0.0), *readings)
     )
     _check_baseline(float(clean.mean()), distance, settings.form)
-    # The integral is linear, so one number per input is enough for the score, its interval and the classes.
+    # The integral is linear: one number per input is enough for the score, its interval and the classes.
     integrated = np.einsum("k,kn->n", weights, np.stack(moved))
     draws = resampled_scores(integrated, clean, settings.resamples, settings.seed)
     return MiraResult(
@@ -116,9 +116,9 @@ def _order_warning(sweep: Sweep) -> tuple[str, ...]:
 
 
 def _outlier_warning(moved: Array, clean: Array) -> tuple[str, ...]:
-    """A sentence where the farthest hundredth of clean inputs rules the baseline, and so the score.
+    """A sentence if the farthest hundredth of clean inputs dominates the baseline, and so the score.
 
-    For Gaussian features their share is 6 %.
+    For Gaussian features it makes up 6 % of the baseline.
     """
     count = math.ceil(len(clean) / 100)
     rest = np.argsort(clean)[:-count]

@@ -1,4 +1,4 @@
-"""What moves inputs towards the decision boundary, at any epsilon (MIRA, Eq. 2)."""
+"""Moves inputs towards the decision boundary by any epsilon (MIRA, Eq. 2)."""
 
 import math
 from collections.abc import Callable
@@ -31,8 +31,8 @@ def check_method(method: PerturbationMethod) -> None:
 class Perturbation:
     """`moved(part, epsilon)`: the rows `part` of the inputs, moved by epsilon.
 
-    FGSM and random signs have one direction for every epsilon. It is computed once, batch by batch, and
-    held in one byte per value for the l-inf norm (four otherwise). Other attacks run anew at each epsilon.
+    FGSM and random signs have the same direction at every epsilon. It is computed once, batch by batch, and
+    kept in one byte per value for the l-inf norm (four otherwise). Other attacks run again at each epsilon.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Perturbation:
             self._directions = self._all_directions()
 
     def moved(self, part: slice | Tensor, epsilon: float) -> Inputs:
-        # Not the embedding of texts alone: whatever the network differentiates is what moves.
+        # What moves is what the network differentiates: for texts, their embeddings.
         inputs = self.network.embed(rows(self.inputs, part))
         if epsilon == 0:
             return inputs
@@ -66,7 +66,7 @@ class Perturbation:
         return pgd(self.network, inputs, labels, epsilon, self.norm, low=low, high=high, seed=self.seed)
 
     def scale(self) -> float:
-        """The size of epsilon that moves every value it moves by one standard deviation of the inputs."""
+        """The epsilon at which every value that moves does so by one standard deviation of the inputs."""
         sample = self._sample(self.network.batch_size).double()
         spread = float(sample.std()) if sample.numel() > 1 else 0.0
         values = sample[0].numel()
@@ -74,7 +74,7 @@ class Perturbation:
         return moved * (spread or 1.0)
 
     def limit(self) -> float:
-        """Beyond it inputs no longer change (with bounds) or have left every data set (without)."""
+        """The largest epsilon worth trying: beyond it inputs stop changing or resemble no data."""
         low, high = self.bounds
         values = self._sample(1).numel()
         if low is None or high is None:

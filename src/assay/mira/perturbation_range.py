@@ -1,4 +1,4 @@
-"""From which epsilon to which: [epsilon_min, 2 epsilon_min] (MIRA, Section 4.2 and Appendix B.6)."""
+"""The range of epsilon: [epsilon_min, 2 epsilon_min] (MIRA, Section 4.2 and Appendix B.6)."""
 
 from assay.errors import InputError, UndecidedError
 from assay.mira.crossing import first_crossing
@@ -11,7 +11,7 @@ _SMALL = 0.01  # where the search starts, in standard deviations of the inputs
 def found_range(sweep: Sweep, settings: MiraSettings) -> tuple[float, float]:
     """epsilon_min is the smallest epsilon that brings accuracy down to the threshold.
 
-    Looked for on a sample of the test inputs first, then on all of them to the tolerance of the settings.
+    It is searched on a sample of the test inputs first, then on all of them, to the tolerance in `settings`.
     """
     clean, limit = sweep.at(0.0).accuracy, sweep.perturbation.limit()
     if clean <= settings.accuracy_threshold and (hint := sweep.at(0.0).order_hint):
@@ -33,7 +33,7 @@ def found_range(sweep: Sweep, settings: MiraSettings) -> tuple[float, float]:
 
 
 def _guessed_epsilon(sweep: Sweep, settings: MiraSettings, limit: float) -> float | None:
-    """epsilon_min of a sample of the test inputs; None where a sample is no help."""
+    """epsilon_min of a sample of the test inputs; None if the sample does not help."""
     pilot = sweep.pilot(settings.seed)
     if pilot is None:
         return None

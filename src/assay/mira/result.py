@@ -1,4 +1,4 @@
-"""MiraResult: the score, what it was measured over, and how sure it is."""
+"""MiraResult: the score, the range it was measured over, and how certain it is."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -36,7 +36,7 @@ class MiraResult:
     `curve` has a row per step: epsilon, weight, surprisal (mean, in nats), accuracy. `per_class` has a row
     per label: label, inputs, baseline, score, lower, upper, accuracy (clean), accuracy_at_epsilon_min.
     `interval`, at `level`, says how the score varies with the test inputs; the fitted features and the range
-    are taken as they are. `draws` are the bootstrap scores behind it. `warnings` are sentences; read them.
+    are taken as they are. `draws` are the bootstrap scores behind it. `warnings` are sentences to read.
     """
 
     title: ClassVar[str] = "How monitorable is this network?"
@@ -83,7 +83,7 @@ class MiraResult:
 
     @tabled
     def to_frame(self) -> pd.DataFrame:
-        """The score and all it was measured with, in one row."""
+        """The score and what it depends on, in one row."""
         return pd.DataFrame(
             [
                 {

@@ -1,4 +1,4 @@
-"""The shuffle score: can the network's own energy tell inputs from their shuffled values?"""
+"""The shuffle score: does the network's own energy separate inputs from inputs with shuffled values?"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -53,7 +53,7 @@ class ShuffleScore:
             else "with these inputs it cannot be told whether it reacts at all"
         )
         return (
-            "The network's energy tells inputs from the same values shuffled between inputs with an AUROC of "
+            "The network's energy separates inputs from inputs with shuffled values with an AUROC of "
             f"{self.score:.3f} ({self.level:.0%} interval {low:.3f} to {high:.3f}): {verdict}. "
             "Over 40 networks this score tracked detection better than the MIRA score (rank correlation 0.80 "
             "against 0.21)."
@@ -66,10 +66,10 @@ class ShuffleScore:
 def shuffle_score(network: Network, data: Any, *, seed: int = 0, level: float = 0.95) -> ShuffleScore:
     """How monitorable a network is, from unlabelled in-distribution inputs and two forward passes.
 
-    Every value of an input is exchanged for that of another input at the same place: each value stays
-    ordinary, what joins them goes. The score is the AUROC of `monitors.Energy` between inputs and shuffled
-    inputs. Not from the paper; over 40 networks it tracked detection better than the MIRA score
-    (docs/papers/mira.md). It needs no gradients, so black boxes have one, too.
+    Every value of an input is replaced by that of another input at the same place: each value stays ordinary,
+    but they no longer belong together. The score is the AUROC of `monitors.Energy` between inputs and
+    shuffled inputs. It is not from the paper; over 40 networks it tracked detection better than the MIRA
+    score (docs/papers/mira.md). It needs no gradients, so it works for black boxes too.
     """
     check_level(level)
     known = network.observe(data, keep_inputs=True)
@@ -84,7 +84,7 @@ def shuffle_score(network: Network, data: Any, *, seed: int = 0, level: float = 
 
 
 def shuffled(values: Tensor, seed: int) -> Tensor:
-    """Each place of the inputs (N, ...) in an order of its own, so that marginals stay as they are."""
+    """The rows of every place of the inputs (N, ...) permuted on their own: marginals stay as they are."""
     flat = values.flatten(1)
     keys = torch.rand(flat.shape, generator=torch.Generator().manual_seed(seed))
     return flat.gather(0, keys.argsort(dim=0)).view_as(values)

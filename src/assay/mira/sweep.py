@@ -1,4 +1,4 @@
-"""Test inputs under perturbation: what the network makes of them at each epsilon, each computed once."""
+"""Test inputs under perturbation: what the network does with them at each epsilon, computed once."""
 
 import copy
 from collections.abc import Sequence
@@ -41,10 +41,10 @@ class Reading:
 
 
 class Sweep:
-    """`at(epsilon)` is one forward pass over the test inputs; asked again, it costs nothing.
+    """`at(epsilon)` is one forward pass over the test inputs; a second call costs nothing.
 
-    Holds the inputs as they came, one direction per input, and N numbers per epsilon and distance; features
-    are held for one epsilon at a time.
+    It keeps the inputs as they are, one direction per input, and N numbers per epsilon and distance; features
+    of one epsilon at a time.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Sweep:
         return self.network.observe(DataLoader(moved, batch_size=None, generator=torch.Generator()))
 
     def pilot(self, seed: int) -> "Pilot | None":
-        """A cheap stand-in for accuracy where there are enough test inputs; None where there are not."""
+        """Accuracy on a sample, which is cheap; None if there are too few test inputs for one."""
         size = min(_PILOT, len(self) // 6)
         if size < _PILOT // 4:
             return None
@@ -98,7 +98,7 @@ class Pilot:
 
 
 class _PerturbedBatches(Dataset[Pair]):
-    """Batches of moved inputs with their labels, made when asked for."""
+    """Batches of moved inputs with their labels, made when they are read."""
 
     def __init__(self, perturbation: Perturbation, epsilon: float, size: int, rows: Tensor | None) -> None:
         self.perturbation, self.epsilon = perturbation, epsilon
@@ -120,7 +120,7 @@ class _PerturbedBatches(Dataset[Pair]):
 
 
 def labelled_inputs(network: Network, data: Any, name: str) -> Pair:
-    """All inputs and labels of `data`, encoded but not embedded; without a copy where they came whole."""
+    """All inputs and labels of `data`, encoded but not embedded; without a copy if they come in one piece."""
     batches = Batches(data, network.encode, network.batch_size)
     if batches.whole is not None:
         inputs, labels = batches.whole, batches.labels
@@ -152,7 +152,7 @@ def _concatenated(batches: Batches) -> tuple[Inputs, Tensor | None]:
 
 
 def watching(network: Network, layers: Sequence[str]) -> Network:
-    """The network itself where it watches these layers and no others, else a twin that does."""
+    """The network itself if it watches exactly these layers, else a copy that does."""
     if not isinstance(network, Network):
         raise InputError(
             f"expected an assay.Network, got {type(network).__name__}; wrap the module: assay.Network(module)"
@@ -161,7 +161,7 @@ def watching(network: Network, layers: Sequence[str]) -> Network:
     if wanted == network.layers:
         return network
     known = list(network.layers)
-    if getattr(network.module, "differentiable", True):  # an ONNX session gives only what it was opened for
+    if getattr(network.module, "differentiable", True):  # an ONNX session gives only layers it was opened for
         known += [PENULTIMATE, *(name for name, _ in network.module.named_modules() if name)]
     if missing := [name for name in wanted if name not in known]:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Does the score track detection for these networks? The protocol of MIRA, Section 4.1 and Appendix B.5."""
+"""Does the score track detection for these networks? Protocol: MIRA, Section 4.1 and Appendix B.5."""
 
 import math
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class MonitorabilityValidation:
 
     @property
     def correlation(self) -> RankCorrelation:
-        """Spearman's, between score and best-of AUROC over networks."""
+        """Spearman's correlation between score and best-of AUROC over networks."""
         frame = self.to_frame()
         return rank_correlation(frame["score"].to_numpy(), frame["best_auroc"].to_numpy())
 

@@ -21,7 +21,7 @@ def epsilon_steps(low: float, high: float, steps: int) -> NDArray[np.float64]:
 def step_weights(epsilons: NDArray[np.float64], weight: Weight | None = None) -> NDArray[np.float64]:
     """Weights that sum to 1 and make a sum over the steps the integral of Eq. 4, by the trapezoid rule.
 
-    Without `weight` every epsilon counts the same, p = 1 / (high - low), as in the paper.
+    By default every epsilon counts the same, p = 1 / (high - low), as in the paper.
 
     >>> step_weights(np.array([1.0, 1.5, 2.0]))
     array([0.25, 0.5 , 0.25])
@@ -51,7 +51,7 @@ def _density_at_steps(weight: Callable[[float], float], epsilons: NDArray[np.flo
     low, high = float(epsilons[0]), float(epsilons[-1])
     values = np.array([float(weight(float(epsilon))) for epsilon in epsilons])
     usable = bool(np.isfinite(values).all()) and values.min() >= 0
-    # `quad` also sees peaks between steps; with full_output it returns its doubts instead of warning.
+    # `quad` also sees peaks between steps; with full_output it returns its warnings instead of raising them.
     mass = quad(weight, low, high, limit=200, full_output=1)[0] if usable and high > low else np.nan
     if not usable or abs(mass - 1) > 1e-3:
         raise InputError(

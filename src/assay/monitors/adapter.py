@@ -1,5 +1,6 @@
 """Detectors of other libraries as monitors, by pytorch-ood's feature interface; nothing of it is imported."""
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -86,20 +87,15 @@ class Adapter(_UserCode):
         return (trace.layer(self.layer) if self.reads == "features" else trace.logits).clone()
 
 
-def adapt(
-    detector: Any,
-    *,
-    reads: str = "features",
-    layer: str = "penultimate",
-    limit: int | None = None,
-    seed: int = 0,
-    name: str | None = None,
-) -> Adapter:
+def adapt(detector: Any, **settings: Any) -> Adapter:
     """A monitor out of any object with `predict_features(z)` and, where it learns, `fit_features(z, y)`.
 
     That is pytorch-ood's interface: z of shape (N, d), y one class per row, scores that are higher for
     outliers. `reads` says what z is: the features of `layer`, or "logits". Classes are the labels, or the
     predictions where there are none. The detector is fitted in place, on all rows at once or on at most
-    `limit` of them. It cannot be saved, since assay writes no pickles; kept results know it by `name`.
+    `limit` of them. It cannot be saved, since assay writes no pickles; saved results know it by `name`.
     """
-    return Adapter(detector, reads=reads, layer=layer, limit=limit, seed=seed, name=name)
+    return Adapter(detector, **settings)
+
+
+adapt.__signature__ = inspect.signature(Adapter)  # type: ignore[attr-defined]  # stated once, in the class
