@@ -23,7 +23,7 @@ class AnyGuard(ABC):
 
     @abstractmethod
     def judge(self, trace: Trace) -> Verdict:
-        """Scores and alarms for what the network did; UndecidedError where the Trace holds too little."""
+        """Scores and alarms for what the network did; UndecidedError where the Trace lacks something."""
 
     @abstractmethod
     def watching(self, layers: Sequence[str]) -> Self:

@@ -1,6 +1,6 @@
 """Evidence against "the stream is like the clean data" that may be looked at after every row.
 
-Evidence is the capital of a gambler who starts with 1 and bets, at odds that are fair or worse on clean data,
+Evidence is capital that starts at 1 and is bet, at odds that are fair or worse on clean data, on the claim
 that the stream has changed (a betting martingale: Ville 1939; for conformal p-values Vovk, Nouretdinov and
 Gammerman 2003; e-processes: Ramdas et al. 2023). On a clean stream of any length the chance that the capital
 ever reaches 1/a is at most a, so looking often costs nothing.

@@ -1,4 +1,4 @@
-"""Figures of this room. Colours are those of Okabe and Ito, which the colour-blind can tell apart."""
+"""Figures of volatility. Colours are those of Okabe and Ito, which the colour-blind can distinguish."""
 
 from typing import TYPE_CHECKING
 

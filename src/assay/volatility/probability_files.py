@@ -26,7 +26,7 @@ NAMES = ("probabilities", "probs", "scores")
 def probability_chunks(source: str) -> Iterator[Array]:
     """Tables of probabilities, in order; `-` reads standard input as csv or JSON lines.
 
-    A line that cannot be read becomes a row of NaN, which a watch counts as a bad row and goes on. A csv file
+    A line that cannot be read becomes a row of NaN, which a watch counts as a bad row. A csv file
     may have a header and may be separated by commas, semicolons, tabs or spaces.
     """
     if source == "-":

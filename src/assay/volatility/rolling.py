@@ -7,7 +7,7 @@ that grows with log W, and inserting there moves a few hundred pointers, whateve
 
 Hand-written because no library keeps a sum over neighbours. The sum is a whole number of 2^-96: adding and
 taking away the same term leaves no rounding behind, so after any number of rows the value is that of the rows
-in the window, and a window restored from its rows alone goes on bit for bit.
+in the window, and a window restored from its rows alone continues bit for bit.
 """
 
 from bisect import bisect_left
