@@ -9,6 +9,7 @@ from assay.accuracy.methods import METHODS, Method
 from assay.accuracy.predictions import AccuracyReference, LabelledPredictions, Predictions
 from assay.accuracy.result import AccuracyEstimate, AccuracyEstimates
 from assay.errors import InputError, NotFittedError
+from assay.statistics import check_level
 from assay.storage import fingerprint_of, storable
 from assay.trace import Trace
 
@@ -90,8 +91,7 @@ class AccuracyEstimator:
     def estimate(self, counts: PredictionCounts, level: float = 0.95) -> AccuracyEstimates:
         """Every method's estimate with its `level` interval."""
         self.expect_fitted()
-        if not 0 < level < 1:
-            raise InputError(f"expected a level between 0 and 1, got {level}")
+        check_level(level)
         if counts.estimator != self.fingerprint:
             raise InputError(
                 "expected counts made by this estimator, got counts of another one; send one saved estimator "

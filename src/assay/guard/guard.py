@@ -18,6 +18,7 @@ from assay.guard.verdict import Answer, Verdict
 from assay.identity import digest
 from assay.monitors.monitor import Monitor
 from assay.network import Network, all_finite
+from assay.statistics import check_level
 from assay.storage import storable
 from assay.trace import Inputs, Trace
 
@@ -69,8 +70,8 @@ class Guard(AnyGuard):
         """
         if not 0 < false_alarm_rate < 1:
             raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
-        if level is not None and not 0 < level < 1:
-            raise InputError(f"expected a level between 0 and 1, got {level}")
+        if level is not None:
+            check_level(level)
         scores = self.scores(trace)
         overall = _conformal_threshold(scores, false_alarm_rate, level)
         if not math.isfinite(overall):

@@ -23,6 +23,7 @@ from assay.reshaping.mismatch import mismatch
 from assay.reshaping.occupied_bins import OccupiedBins
 from assay.reshaping.similarity import portion_similarity
 from assay.reshaping.solver import SubsetProblem, certificate, solved
+from assay.statistics import check_level
 from assay.storage import storable
 from assay.table import tabled
 from assay.trace import Trace
@@ -94,10 +95,9 @@ class Reshaping:
         checked_engine(engine)
         if self.labels is None:
             raise InputError("expected a test Trace with labels to estimate from, got one without")
-        if not 0 < level < 1 or resamples < 2:
-            raise InputError(
-                f"expected a level between 0 and 1 and at least 2 resamples, got {level} and {resamples}"
-            )
+        check_level(level)
+        if resamples < 2:
+            raise InputError(f"expected at least 2 resamples, got {resamples}; 1,000 are usual")
         return estimated(
             self.occupied_bins,
             self.operational.total,

@@ -9,6 +9,7 @@ from assay.omniinput.precision.bin_bootstrap import bin_precision_resamples, log
 from assay.omniinput.precision.curve import PrecisionRecall, cumulative
 from assay.omniinput.sampling.convergence import LEAST_EFFECTIVE
 from assay.omniinput.sampling.distribution import OutputDistribution, Samples
+from assay.statistics import check_level
 
 RESAMPLES = 500
 EXAMPLES = 8
@@ -39,8 +40,7 @@ def curve_of(
     dist: OutputDistribution, scores: Scores, confident: str, level: float = 0.95, seed: int = 0
 ) -> PrecisionRecall:
     """The curve from checked scores."""
-    if not 0 < level < 1:
-        raise InputError(f"expected a level between 0 and 1, got {level:g}; 0.95 is usual")
+    check_level(level)
     count = len(dist.log_density)
     order, left_out = judged_bins(dist, scores, confident)
     generator = np.random.default_rng(seed)
