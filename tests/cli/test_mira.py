@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from safetensors.torch import save_file
 from typer.testing import CliRunner
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 import assay
 from assay.cli import app
 from assay.demo.networks import small_cnn, trained, wide_mlp
+from assay.errors import InputError
 
 MODULE = """
 from safetensors.torch import load_file
@@ -70,3 +72,14 @@ def test_networks_and_layers_are_ranked_saved_and_reported(run, folder):
 def test_a_gate_that_is_not_reached_fails_the_pipeline(run):
     assert run("nets_for_mira:mlp", "--least-mira", "1e9").exit_code == 1
     assert run("nets_for_mira:mlp", "--least-mira", "-1").exit_code == 0
+
+
+def test_the_rows_it_was_fitted_on_are_refused_as_test_rows(run, folder):
+    inputs, labels = assay.data.digits()[0]
+    for name in ("learned", "tested"):
+        np.savez(folder / f"{name}.npz", inputs=inputs.numpy(), labels=labels.numpy())
+    result = CliRunner().invoke(
+        app, ["mira", "nets_for_mira:mlp", "--train", "learned.npz", "--test", "tested.npz"]
+    )
+    assert isinstance(result.exception, InputError)
+    assert "--test with rows of its own, got those of --train" in str(result.exception)

@@ -390,12 +390,13 @@ class BlackBox(nn.Module):
 
 
 @pytest.mark.parametrize("order", [slice(None), torch.arange(50).flip(0)])
-def test_the_rows_it_was_fitted_on_are_refused_as_test_rows(network, order):
+def test_a_score_on_the_rows_it_was_fitted_on_says_so(network, order):
+    """The paper has one dataset, so it is a score; `assay mira` refuses it."""
     inputs, labels = gaussians(50)
-    with pytest.raises(InputError, match="rows of its own, got those of train"):
-        assay.mira_score(network, (inputs, labels), (inputs[order].clone(), labels[order]))
-    with pytest.raises(InputError, match="rows of its own"):
-        assay.compare_monitorability(network, (inputs, labels), (inputs, labels))
+    result = assay.mira_score(network, (inputs, labels), (inputs[order].clone(), labels[order]), resamples=10)
+    assert any("test inputs are the training inputs" in warning for warning in result.warnings)
+    other = assay.mira_score(network, (inputs, labels), gaussians(50, seed=1), resamples=10)
+    assert not any("training inputs" in warning for warning in other.warnings)
 
 
 @pytest.mark.parametrize("label", [99, -100])

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -51,12 +51,11 @@ def mira(
     Example: `assay mira mine:network --train train.npz --test test.npz --report mira.html`
     """
     import assay
-    from assay.cli.network_reference import TRAIN, data_at, network_at
+    from assay.cli.network_reference import network_at
 
     compared = assay.compare_monitorability(
         {reference: network_at(reference) for reference in networks},
-        data_at(train, TRAIN),
-        data_at(test),
+        *_data(train, test),
         layers=[tuple(name.split("+")) for name in layer or ["penultimate"]],
         accuracy_threshold=accuracy_threshold,
         steps=steps,
@@ -73,6 +72,16 @@ def mira(
     _print(compared, as_json)
     if least_mira is not None:
         leave_by_gate("best MIRA score", compared.results[0].interval, least_mira)
+
+
+def _data(train: str, test: str) -> tuple[Any, Any]:
+    """What networks learned from and what they are tested on, with no row in both."""
+    from assay.cli.network_reference import TRAIN, data_at
+    from assay.data.apart import check_apart
+
+    learned, tested = data_at(train, TRAIN), data_at(test)
+    check_apart(learned, tested, ("--train", "--test"))
+    return learned, tested
 
 
 def _print(compared: "MonitorabilityComparison", as_json: bool) -> None:

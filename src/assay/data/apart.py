@@ -11,16 +11,21 @@ from assay.errors import InputError
 
 
 def check_apart(first: Any, second: Any, names: tuple[str, str]) -> None:
-    """Refuse two sets with the same rows, in any order, with or without labels.
-
-    Costs nothing if the sets have different sizes. A DataLoader or Dataset is not read; it is refused only if
-    both are the same object.
-    """
-    if first is second or _same_rows(_inputs(first), _inputs(second)):
+    """Refuse two sets with the same rows."""
+    if have_same_rows(first, second):
         raise InputError(
             f"expected {names[1]} with rows of its own, got those of {names[0]}; keep some rows apart, since "
             "a fit to a row tells little about others"
         )
+
+
+def have_same_rows(first: Any, second: Any) -> bool:
+    """Whether two sets have the same rows, in any order, with or without labels.
+
+    Costs nothing if the sets have different sizes. A DataLoader or Dataset is not read; two are the same only
+    if they are one object.
+    """
+    return first is second or _same_rows(_inputs(first), _inputs(second))
 
 
 def _inputs(data: Any) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from assay.data.apart import check_apart
+from assay.data.apart import have_same_rows
 from assay.errors import InputError
 from assay.mira.measurement import results_over
 from assay.mira.perturbation import Perturbation
@@ -51,7 +51,6 @@ def prepared_sweep(
     """Features fitted on `train`, and `test` ready to be moved."""
     if not groups or not all(groups):
         raise InputError("expected at least one layer, got none; pass layer='penultimate'")
-    check_apart(train, test, ("train", "test"))
     watched = watching(network, [name for group in groups for name in group])
     inputs, labels = labelled_inputs(watched, test, "test")
     fitted = watched.observe(train)
@@ -65,4 +64,4 @@ def prepared_sweep(
         bounds=(settings.low, settings.high),
         seed=settings.seed,
     )
-    return Sweep(watched, perturbation, distances)
+    return Sweep(watched, perturbation, distances, tested_on_training=have_same_rows(train, test))

@@ -48,11 +48,17 @@ class Sweep:
     """
 
     def __init__(
-        self, network: Network, perturbation: Perturbation, distances: Sequence[FeatureDistance]
+        self,
+        network: Network,
+        perturbation: Perturbation,
+        distances: Sequence[FeatureDistance],
+        *,
+        tested_on_training: bool = False,
     ) -> None:
         self.network = network
         self.perturbation = perturbation
         self.distances = distances
+        self.tested_on_training = tested_on_training
         self._readings: dict[float, Reading] = {}
 
     def __len__(self) -> int:
