@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from assay import Trace
-from assay.monitors import FDBD
+from assay.monitors import FDBD, NCI
 
 
 def trace_of(features, weight, bias):
@@ -62,11 +62,12 @@ def test_classes_with_equal_weights_have_no_boundary():
     )
 
 
+@pytest.mark.parametrize("build", [FDBD, NCI])
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf, -torch.inf])
-def test_a_broken_feature_never_passes_for_an_ordinary_one(broken):
+def test_a_broken_feature_never_passes_for_an_ordinary_one(build, broken):
     torch.manual_seed(0)
     training = trace_of(torch.randn(50, 4), torch.randn(3, 4), torch.randn(3))
     features = training.layer("penultimate")[:2].clone()
     features[0, 1] = broken
     unseen = Trace(training.logits[:2], {"penultimate": features})
-    assert torch.isfinite(FDBD().fit(training).score(unseen)).tolist() == [False, True]
+    assert torch.isfinite(build().fit(training).score(unseen)).tolist() == [False, True]

@@ -30,16 +30,6 @@ def test_scores_are_those_of_pytorch_ood(published):
     assert published.match("NCI", NCI(norm_weight=1e-4))
 
 
-@pytest.mark.parametrize("broken", [torch.nan, torch.inf, -torch.inf])
-def test_a_broken_feature_never_passes_for_an_ordinary_one(broken):
-    torch.manual_seed(0)
-    training = trace_of(torch.randn(50, 4), torch.randn(3, 4), torch.randn(3))
-    features = training.layer("penultimate")[:2].clone()
-    features[0, 1] = broken
-    unseen = Trace(training.logits[:2], {"penultimate": features})
-    assert torch.isfinite(NCI().fit(training).score(unseen)).tolist() == [False, True]
-
-
 def test_a_negative_weight_is_refused():
     with pytest.raises(InputError, match="expected a norm_weight"):
         NCI(norm_weight=-1.0)

@@ -1,7 +1,7 @@
 """OnnxGuard: an exported guard, run by onnxruntime."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -84,11 +84,6 @@ class OnnxGuard(AnyGuard):
     @property
     def network_fingerprint(self) -> str:
         return str(self.metadata["network"])
-
-    @property
-    def form(self) -> Mapping[str, tuple[tuple[Any, ...], str]]:
-        """Shape and type of every input, by name; a free axis is a name or None."""
-        return {name: (tuple(entry.shape), entry.type) for name, entry in self.session.takes.items()}
 
     @property
     def fingerprint(self) -> str:

@@ -49,8 +49,9 @@ class Monitor(ABC):
     def fit(self, traces: Trace | Iterable[Trace]) -> Self:
         """Learn what is normal from one Trace or a stream of them; both give the same state."""
         self._forget()
+        stream = iter([traces] if isinstance(traces, Trace) else traces)
         try:
-            self._fit(self._begun(self._checked(iter([traces] if isinstance(traces, Trace) else traces))))
+            self._fit(self._with_sizes_set(self._checked(stream)))
         except BaseException:  # also an interrupt: half a fit must not pass for one
             self._forget()
             raise
@@ -130,7 +131,7 @@ class Monitor(ABC):
         for name in self.state()["fitted"]:
             delattr(self, name)
 
-    def _begun(self, checked: Iterator[Trace]) -> Iterator[Trace]:
+    def _with_sizes_set(self, checked: Iterator[Trace]) -> Iterator[Trace]:
         """The same stream with its first Trace read, so that `_fit` finds the sizes set."""
         first = next(checked)
         return chain([first], checked)
