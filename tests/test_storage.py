@@ -79,6 +79,12 @@ def test_tensors_come_back_equal_also_views_and_shared_ones(path, dtype):
         assert torch.equal(back[name], expected)
 
 
+def test_tensors_come_back_aligned_as_torch_aligns_them(path):
+    """Matrix products round by alignment: scores after loading would differ in the last digits."""
+    assay.save(Box([torch.zeros(size) for size in range(1, 9)]), path)
+    assert all(tensor.data_ptr() % 64 == 0 for tensor in assay.load(path).value)
+
+
 def test_arrays_scalars_and_frames_come_back_equal(path):
     frame = pd.DataFrame({"name": ["a", "b"], "x": [1.5, np.nan], "n": [1, 2], "ok": [True, False]})
     back = through_file([np.arange(3.0), np.float64(2.5), np.int32(7), frame], path)

@@ -213,7 +213,9 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch
                     f"{path} has format version {metadata['format_version']}, this assay "
                     f"reads up to {FORMAT_VERSION}; upgrade assay"
                 )
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            # A clone lies where torch aligns its memory, as it did before saving: matrix products round by
+            # alignment, and a loaded monitor is to give the very same scores.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise StorageError(f"{path} is truncated or damaged ({error}); save it again") from error
     if digest(metadata.get("state", ""), tensors) != metadata.get("digest"):
