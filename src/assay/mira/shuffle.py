@@ -72,6 +72,7 @@ def shuffle_score(network: Network, data: Any, *, seed: int = 0, level: float = 
     score (docs/papers/mira.md). It needs no gradients, so it works for black boxes too.
     """
     check_level(level)
+    network.expect_one_row_per_input("the shuffle score")
     known = network.observe(data, keep_inputs=True)
     if len(known) < 2:
         raise InputError(f"expected at least two inputs to shuffle, got {len(known)}; pass more")

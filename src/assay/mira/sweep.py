@@ -127,7 +127,7 @@ class _PerturbedBatches(Dataset[Pair]):
 
 def labelled_inputs(network: Network, data: Any, name: str) -> Pair:
     """All inputs and labels of `data`, encoded but not embedded; without a copy if they come in one piece."""
-    batches = Batches(data, network.encode, network.batch_size)
+    batches = network.batches(data)
     if batches.whole is not None:
         inputs, labels = batches.whole, batches.labels
         if not length(inputs):
@@ -163,6 +163,7 @@ def watching(network: Network, layers: Sequence[str]) -> Network:
         raise InputError(
             f"expected an assay.Network, got {type(network).__name__}; wrap the module: assay.Network(module)"
         )
+    network.expect_one_row_per_input("monitorability")
     wanted = tuple(dict.fromkeys(layers))
     if wanted == network.layers:
         return network

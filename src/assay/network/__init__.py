@@ -2,5 +2,16 @@
 
 from assay.network.inputs import all_finite, length, perturbable, replaced, rows, zeros_of
 from assay.network.network import Network
+from assay.network.prediction_rows import FunctionRows, PixelRows
 
-__all__ = ["Network", "all_finite", "length", "perturbable", "replaced", "rows", "zeros_of"]
+__all__ = [
+    "FunctionRows",
+    "Network",
+    "PixelRows",
+    "all_finite",
+    "length",
+    "perturbable",
+    "replaced",
+    "rows",
+    "zeros_of",
+]

@@ -37,7 +37,13 @@ def named_pool(pool: Pool | Mapping[str, Pool] | None) -> Any:
         return {layer: named_pool(choice) for layer, choice in pool.items()}
     if pool is None or isinstance(pool, str):
         return pool
-    return f"{getattr(pool, '__module__', '')}.{getattr(pool, '__qualname__', type(pool).__qualname__)}"
+    return name_of(pool)
+
+
+def name_of(function: object) -> str:
+    """Module and name of a function, by which a setting that is one is known."""
+    own = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{getattr(function, '__module__', '')}.{own}"
 
 
 def pooled(value: Tensor, layer: nn.Module | None, pool: Pool | None, mask: Tensor | None) -> Tensor:

@@ -1,7 +1,8 @@
 """Network: observe any classifier module."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -9,15 +10,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from assay.data.items import Columns, Transform
 from assay.engine import progress
 from assay.errors import AssayError, GradientError, InputError
 from assay.identity import COMPILED, digest, module_identity
-from assay.labels import check_labels
+from assay.labels import IGNORED, check_labels, class_numbers
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
+from assay.network.gathered_rows import BatchRows, GatheredRows
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.inputs import Form, described, form_of, length, perturbable, replaced, shapes
+from assay.network.prediction_rows import PredictionRows, RowFunction, prediction_rows
 from assay.network.taps import PENULTIMATE, evaluating, first_tensor, layer_outputs, modules_of, thinned
 from assay.trace import Inputs, Trace
 
@@ -29,6 +33,10 @@ class Network:
     `pool` overrides how a layer's output becomes one row per input (`assay.network.feature_pooling`): for all
     layers, or a dict for some. A module may return logits, an object with `.logits`, or a tuple whose first
     tensor is the logits. Always runs in evaluation mode and leaves the module as it was.
+
+    `rows` says how a dense output becomes rows where an input has several predictions: "pixels" for maps of
+    logits (N, classes, H, W), or `PixelRows` with a stride; a function for boxes, or `FunctionRows`. Rows
+    whose label is `ignore_index` are left out wherever labels are read.
 
     `identity` names the model where weights do not identify it: a Guard of a module without weights cannot be
     saved unless the model has a name.
@@ -42,6 +50,8 @@ class Network:
         pool: Pool | Mapping[str, Pool] | None = None,
         batch_size: int = 256,
         identity: str | None = None,
+        rows: str | RowFunction | PredictionRows | None = None,
+        ignore_index: int = IGNORED,
     ) -> None:
         if not isinstance(module, nn.Module):
             raise InputError(
@@ -59,6 +69,8 @@ class Network:
         self.pool = pool
         self.batch_size = batch_size
         self.identity = identity
+        self.rows = prediction_rows(rows)
+        self.ignore_index = ignore_index
         self.form: Form = {}
         self._check_layers()
 
@@ -112,8 +124,8 @@ class Network:
         return self._with_layers((*self.layers, *missing)) if missing else self
 
     def __call__(self, inputs: Any) -> Tensor:
-        """The logits, differentiable with respect to the inputs."""
-        return self._forward(self.embed(self.encode(inputs)), layers=())[0]
+        """The logits, a row per prediction, differentiable with respect to the inputs."""
+        return self._batch_rows(self.embed(self.encode(inputs)), layers=()).logits
 
     def observe(
         self,
@@ -122,49 +134,75 @@ class Network:
         *,
         batch_size: int | None = None,
         allow_nonfinite: bool = False,
+        transform: Transform | None = None,
+        columns: Columns | None = None,
     ) -> Trace:
-        """What the network does on `data`: a DataLoader, a Dataset, (inputs, labels), or inputs.
+        """What the network does on `data`: a DataLoader, a Dataset, (inputs, labels), inputs, or what
+        `stream` takes.
 
         It takes the time of the batched forward pass and the memory of the Trace and one batch. Inputs that
-        came in one piece are kept without a copy.
+        came in one piece are kept without a copy. `transform` is called on the input of every item, such as
+        a PIL image. `columns` names inputs and labels of a dataset of dicts, where they are not found.
         """
-        batches = Batches(data, self.encode, batch_size or self.batch_size, allow_nonfinite)
+        batches = self.batches(data, batch_size, allow_nonfinite, transform=transform, columns=columns)
         kept = batches.whole if keep_inputs and not self.embeds else None
-        gathered: dict[tuple[str, str], RowBuffer] = {}
-        with torch.no_grad():
-            for raw, labels in progress(batches, "observing", len(batches)):
-                inputs = self.embed(raw)
-                logits, features = self._forward(inputs, self.layers)
-                self.form = self.form or form_of(raw)
-                parts = {("logits", ""): logits} | {("features", name): row for name, row in features.items()}
-                if labels is not None:
-                    check_labels(labels, logits.shape[1])  # now, not after the last batch
-                    parts["labels", ""] = labels
-                if keep_inputs and kept is None:
-                    named = {"": inputs} if isinstance(inputs, Tensor) else inputs
-                    parts |= {("inputs", name): tensor for name, tensor in named.items()}
-                for key, tensor in parts.items():
-                    gathered.setdefault(key, RowBuffer()).add(tensor)
-        return _trace(gathered, kept)
+        gathered = GatheredRows()
+        for inputs, rows in self._observed(progress(batches, "observing", len(batches))):
+            gathered.add(rows, inputs if keep_inputs and kept is None else None)
+        return gathered.trace(kept, batches.ignored)
 
-    def gradient(
-        self, inputs: Inputs, objective: Callable[[Trace], Tensor], labels: Tensor | None = None
-    ) -> Tensor:
-        """d objective / d inputs, row by row, for the perturbable tensor of the inputs.
+    def stream(
+        self,
+        data: Any,
+        keep_inputs: bool = False,
+        *,
+        batch_size: int | None = None,
+        allow_nonfinite: bool = False,
+        transform: Transform | None = None,
+        columns: Columns | None = None,
+    ) -> Iterator[Trace]:
+        """A Trace per batch, each made when it is asked for, so that memory does not grow with the data.
+
+        `data` is any iterable of batches (a generator, a list, a WebLoader), or of items with a label each,
+        a dataset of Hugging Face as it is, or anything that `observe` takes. Together the Traces are what
+        `observe` gives: `Trace.concatenate(network.stream(data))`. `assay.monitors.fit_together` fits several
+        monitors on one stream.
+        """
+        batches = self.batches(data, batch_size, allow_nonfinite, transform=transform, columns=columns)
+        counted = 0
+        for inputs, rows in self._observed(batches):
+            gathered = GatheredRows()
+            gathered.add(rows, inputs if keep_inputs else None)
+            yield gathered.trace(ignored=batches.ignored - counted)
+            counted = batches.ignored
+
+    def gradient(self, inputs: Inputs, objective: Callable[[Trace], Tensor], labels: Any = None) -> Tensor:
+        """d objective / d inputs, for the perturbable tensor of the inputs, input by input.
 
         `objective` takes the differentiable Trace of a batch (with its labels, where given) and returns one
         number per row, whose sum is differentiated. One forward and one backward pass per batch.
         """
         gradients = RowBuffer()
-        data = inputs if labels is None else (inputs, labels)
-        for raw, known in Batches(data, self.encode, self.batch_size):
+        batches = self.batches(inputs if labels is None else (inputs, labels))
+        if batches.ignored:
+            raise InputError(
+                f"expected a label for every input that is to be moved, got {batches.ignored} to be ignored; "
+                "leave those inputs out"
+            )
+        for raw, known in batches:
             part = self.embed(raw)
             moving = perturbable(part).detach().requires_grad_()
             with torch.enable_grad():
-                logits, features = self._forward(replaced(part, moving), self.layers)
-                trace = Trace(logits.cpu(), {name: row.cpu() for name, row in features.items()}, known)
-                (gradient,) = torch.autograd.grad(objective(trace).sum(), moving)
-            gradients.add(gradient)
+                found = self._labelled(self._batch_rows(replaced(part, moving), self.layers), known)
+                total = objective(_on_cpu(found)).sum()
+                if found.logits.requires_grad or not len(found.logits):
+                    (gradient,) = torch.autograd.grad(total, moving, materialize_grads=True)
+                    gradients.add(gradient)
+                    continue
+            raise GradientError(
+                f"expected rows that depend on the inputs by tensor operations, got {self.rows!r} without "
+                "a gradient; do not detach the output, or use a method without gradients"
+            )
         return gradients.tensor()
 
     def dropout_logits(self, inputs: Inputs, passes: int, seed: int) -> Tensor:
@@ -173,12 +211,39 @@ class Network:
         with torch.no_grad():
             for number in range(passes):
                 logits = RowBuffer()
-                for part, _ in Batches(inputs, self.encode, self.batch_size, allow_nonfinite=True):
+                for part, _ in self.batches(inputs, allow_nonfinite=True):
                     # Seeded per pass, not per batch: every batch meets the same thinned network.
                     with thinned(self.module, seed * 10_007 + number):
-                        logits.add(self._forward(self.embed(part), layers=())[0])
+                        logits.add(self._batch_rows(self.embed(part), layers=()).logits)
                 results.append(logits.tensor())
         return torch.stack(results)
+
+    def batches(
+        self, data: Any, batch_size: int | None = None, allow_nonfinite: bool = False, **options: Any
+    ) -> Batches:
+        """The data as encoded batches, without the rows that are to be ignored; `options` as in `Batches`."""
+        return Batches(
+            data,
+            self.encode,
+            batch_size or self.batch_size,
+            allow_nonfinite,
+            dense=self.rows is not None,
+            ignore_index=self.ignore_index,
+            **options,
+        )
+
+    def row_labels(self, known: Any, trace: Trace) -> Tensor:
+        """One class number per row of the Trace of these inputs, from the labels of the inputs; rows to be
+        ignored have `ignore_index`."""
+        return class_numbers(known) if self.rows is None else self.rows.labels(known, trace)
+
+    def expect_one_row_per_input(self, task: str) -> None:
+        """A clear error where an input has several predictions, which this task does not know."""
+        if self.rows is not None:
+            raise InputError(
+                f"expected a network with one prediction per input for {task}, got {self!r} with "
+                f"{self.rows!r}; use monitors, Guard and run_benchmark, which judge every prediction"
+            )
 
     def encode(self, data: Any) -> Inputs:
         """Data as tensors; subclasses override it (text to token ids)."""
@@ -215,7 +280,7 @@ class Network:
 
     def _settings(self) -> dict[str, Any]:
         """Settings that logits and features also depend on."""
-        return {"pool": named_pool(self.pool)}
+        return {"pool": named_pool(self.pool)} | ({} if self.rows is None else self.rows.stated())
 
     def _with_layers(self, layers: tuple[str, ...]) -> "Network":
         wider = copy(self)
@@ -226,17 +291,67 @@ class Network:
     def __repr__(self) -> str:
         return f"Network({type(self.module).__name__}, layers={self.layers})"
 
+    def _observed(self, batches: Iterable[tuple[Inputs, Any]]) -> Iterator[tuple[Inputs, BatchRows]]:
+        """The inputs of every batch, and what the network did on them."""
+        for raw, known in batches:
+            inputs = self.embed(raw)
+            with torch.no_grad():  # not around the yield, where the caller's own code runs
+                rows = self._labelled(self._batch_rows(inputs, self.layers), known)
+            self.form = self.form or form_of(raw)
+            yield inputs, rows
+
+    def _batch_rows(self, inputs: Inputs, layers: Sequence[str]) -> BatchRows:
+        """What the network does on one batch, on the module's device."""
+        count = length(inputs)
+        if self.rows is None:
+            return BatchRows(*self._forward(inputs, layers), input_count=count)
+        found = self.rows.trace(*self._outputs(inputs, layers), count)
+        return BatchRows(found.logits, found.features, source=found.source, input_count=count)
+
+    def _labelled(self, rows: BatchRows, known: Any) -> BatchRows:
+        """With the labels of the batch, where they are known, and without the rows to be ignored."""
+        if known is None:
+            return rows
+        classes = rows.logits.shape[1]
+        if self.rows is None:
+            check_labels(known, classes)  # now, not after the last batch
+            return replace(rows, labels=known)
+        trace = _on_cpu(rows)
+        labels = self.rows.labels(known, trace)
+        if not (without := labels == self.ignore_index).any():
+            return replace(rows, labels=labels)
+        trace = trace[~without]
+        check_labels(labels[~without], classes)
+        return BatchRows(
+            trace.logits, trace.features, labels[~without], trace.source, rows.input_count, int(without.sum())
+        )
+
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits and pooled features of one batch, on the module's device."""
+        mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+        output, features = self._run_watched(inputs, layers, partial(self._row, mask))
+        return _logits(output, length(inputs)), features
+
+    def _outputs(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Any, dict[str, Tensor]]:
+        """What the module and its layers put out for one batch, as it is or, if it is a function, as `pool`
+        has it."""
+        return self._run_watched(inputs, layers, self._unpooled)
+
+    def _run_watched(
+        self, inputs: Inputs, layers: Sequence[str], read: Callable[[str, Tensor], Tensor]
+    ) -> tuple[Any, dict[str, Tensor]]:
+        """The module's output, and what `read` makes of the layers' outputs."""
         parts = modules_of(self.module)  # for every batch: the module may change in between
         weight = _first_weight(parts)
         inputs = placed(inputs, weight.device, weight.dtype)
-        mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-        row = partial(self._row, mask)
-        with evaluating(parts), layer_outputs(self._plain_module, layers, parts, row) as features:
-            logits = _logits(self._run(inputs), length(inputs))
+        with evaluating(parts), layer_outputs(self._plain_module, layers, parts, read) as features:
+            output = self._run(inputs)
         self._check_layers_ran(features, layers)
-        return logits, {name: features[name] for name in layers}
+        return output, {name: features[name] for name in layers}
+
+    def _unpooled(self, name: str, output: Tensor) -> Tensor:
+        pool = self._pool_of(name)
+        return pool(output) if callable(pool) else output
 
     def _run(self, inputs: Inputs) -> Any:
         if _requires_grad(inputs) and not getattr(self.module, "differentiable", True):
@@ -323,7 +438,8 @@ def _logits(output: Any, count: int) -> Tensor:
     if logits.ndim != 2 or logits.shape[1] < 2 or len(logits) != count:
         raise InputError(
             f"expected logits of shape ({count}, classes) with at least two classes, got "
-            f"{tuple(logits.shape)}; wrap the module so that it returns one row of class scores per input"
+            f"{tuple(logits.shape)}; wrap the module so that it returns one row of class scores per input, "
+            "or for maps of class scores pass rows='pixels'"
         )
     return logits.float()
 
@@ -333,14 +449,11 @@ def _requires_grad(inputs: Inputs) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
-def _trace(gathered: Mapping[tuple[str, str], RowBuffer], kept: Inputs | None) -> Trace:
-    parts: dict[str, dict[str, Tensor]] = {"logits": {}, "features": {}, "labels": {}, "inputs": {}}
-    for (part, name), buffer in gathered.items():
-        parts[part][name] = buffer.tensor()
-    inputs: Inputs | None = parts["inputs"] or kept
+def _on_cpu(rows: BatchRows) -> Trace:
     return Trace(
-        parts["logits"][""],
-        parts["features"],
-        parts["labels"].get(""),
-        inputs[""] if isinstance(inputs, Mapping) and "" in inputs else inputs,
+        rows.logits.cpu(),
+        {name: values.cpu() for name, values in rows.features.items()},
+        rows.labels,
+        source=rows.source,
+        input_count=rows.input_count,
     )
