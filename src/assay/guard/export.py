@@ -129,6 +129,11 @@ def joined(network: NetworkGraph, judge: Any, kept: Sequence[str]) -> Any:
 
 def _check(guard: "Guard") -> None:
     guard.decided_threshold()
+    if guard.network.rows is not None:
+        raise InputError(
+            f"expected a network with one row per input to export, got {guard.network!r} with "
+            f"{guard.network.rows!r}; export the network alone, and judge its rows in torch"
+        )
     if guard.monitor.obstacle:
         raise InputError(
             f"expected a monitor that is a function of logits, features and inputs, got "

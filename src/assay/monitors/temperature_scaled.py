@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from scipy.optimize import minimize_scalar
@@ -78,7 +79,7 @@ class TemperatureScaled(Monitor):
         return self.monitor.score(self._scaled(trace))
 
     def _scaled(self, trace: Trace) -> Trace:
-        return Trace(trace.logits / self.temperature_, trace.features, trace.labels, trace.inputs)
+        return replace(trace, logits=trace.logits / self.temperature_)
 
 
 def _best_temperature(logits: Tensor, labels: Tensor) -> float:
