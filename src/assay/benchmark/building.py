@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from assay.benchmark.material import Material
-from assay.benchmark.scenario import Scenario, tensor_or_texts
+from assay.benchmark.scenario import Labels, Scenario, input_labels, tensor_or_texts
 from assay.errors import InputError
 from assay.faults import ADVERSARIAL, ANOMALY, NOISE, SHIFT, TABULAR, TEXT, Attack, Template
 from assay.faults.template import check_images, check_severity
-from assay.labels import class_numbers
+from assay.labels import IGNORED
 from assay.network import Network, length, rows
 
 PAPER = (
@@ -46,7 +46,7 @@ def build_scenarios(
     (`assay.faults.matched`). A share `clean_share` of every scenario is untouched. Inputs are made when they
     are read, and only those of the last scenario are kept.
     """
-    inputs, labels = _images_table_or_texts(inputs), class_numbers(labels)
+    inputs, labels = _known_rows(_images_table_or_texts(inputs), labels, network)
     kind = _kind(inputs)
     _check(inputs, labels, network, severities, clean_share)
     chosen = [_template(name, kind, network) for name in _names(faults, kind, network)]
@@ -60,6 +60,15 @@ def build_scenarios(
     if not scenarios:
         raise InputError("expected faults or novelty to build scenarios of, got none; name at least one")
     return scenarios
+
+
+def _known_rows(inputs: Any, labels: Any, network: Network | None) -> tuple[Any, Labels]:
+    """Inputs and labels, without the inputs whose label is to be ignored."""
+    known = input_labels(labels, None if network is None else network.rows is not None)
+    if not isinstance(known, Tensor) or known.ndim > 1 or len(known) != length(inputs):
+        return inputs, known
+    kept = known != (IGNORED if network is None else network.ignore_index)
+    return (inputs, known) if kept.all() else (rows(inputs, kept), known[kept])
 
 
 def _names(faults: Iterable[str] | None, kind: str, network: Network | None) -> list[str]:
@@ -97,7 +106,7 @@ def _kind(inputs: Any) -> str:
 
 
 def _check(
-    inputs: Any, labels: Tensor, network: Network | None, severities: Sequence[int], clean_share: float
+    inputs: Any, labels: Labels, network: Network | None, severities: Sequence[int], clean_share: float
 ) -> None:
     for severity in severities:
         check_severity(severity)
@@ -110,10 +119,13 @@ def _check(
             "labels; pass inputs and labels of the same rows"
         )
     classes = None if network is None else network.observe(rows(inputs, torch.arange(1))).logits.shape[1]
-    if labels.min() < 0 or (classes is not None and labels.max() >= classes):
+    if not isinstance(labels, Tensor):
+        return
+    known = labels[labels != (IGNORED if network is None else network.ignore_index)]
+    if known.min() < 0 or (classes is not None and known.max() >= classes):
         raise InputError(
             f"expected labels from 0 to {'classes' if classes is None else classes} - 1, got "
-            f"{int(labels.min())} to {int(labels.max())}; pass inputs of unknown classes as novelty"
+            f"{int(known.min())} to {int(known.max())}; pass inputs of unknown classes as novelty"
         )
 
 
