@@ -24,7 +24,8 @@ Corrupt: TypeAlias = Callable[[Tensor, int, torch.Generator], Tensor]
 
 
 class Template(Protocol):
-    """What every fault has; `kind` says what inputs it takes: "image", "tabular" or "text"."""
+    """What every fault has; `kind` says what inputs it takes: "image", "tabular", "text", "tokens" or
+    "bytes"."""
 
     @property
     def name(self) -> str: ...
