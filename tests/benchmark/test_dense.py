@@ -58,7 +58,10 @@ def results(data, novel, segmenter, detector):
         fitted, held = (
             network.observe((part.images, labels_of(network, part)), keep_inputs=True) for part in data[:2]
         )
-        monitors = {"max softmax": assay.monitors.MaxSoftmax(), "knn": assay.monitors.KNN(layer="body", limit=2000)}
+        monitors = {
+            "max softmax": assay.monitors.MaxSoftmax(),
+            "knn": assay.monitors.KNN(layer="body", limit=2000),
+        }
         guards = {
             name: assay.Guard(network, monitor.fit(fitted)).calibrate(held, 0.1)
             for name, monitor in monitors.items()

@@ -8,9 +8,9 @@ from PIL import Image
 from torch import Tensor
 
 from assay.data.arrays import as_inputs
+from assay.data.dataset_items import INPUT_NAMES
 from assay.data.delimited import LABEL_NAMES
 from assay.data.images import Size, stacked
-from assay.data.items import INPUT_NAMES
 from assay.data.labelled import Labelled, from_names, numbered
 from assay.errors import InputError, MissingLabelsError
 

@@ -8,7 +8,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from assay.data.items import (
+from assay.data.dataset_items import (
     Columns,
     Transform,
     batched,

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.data.items import Columns, Transform, batched, input_and_label
+from assay.data.dataset_items import Columns, Transform, batched, input_and_label
 from assay.data.raw_batches import batch_count, comes_in_batches, is_images, is_pair, raw_batches
 from assay.errors import InputError
 from assay.labels import IGNORED, class_numbers

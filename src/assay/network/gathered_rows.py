@@ -1,11 +1,14 @@
 """What a network did on one batch after another, gathered into one Trace."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor
 
+from assay.labels import check_labels
 from assay.network.buffers import RowBuffer
+from assay.network.prediction_rows import PredictionRows
 from assay.trace import Inputs, Trace
 
 Part = tuple[str, str]
@@ -24,6 +27,32 @@ class BatchRows:
     source: Tensor | None = None
     input_count: int = 0
     ignored: int = 0
+
+    def on_cpu(self) -> Trace:
+        """The same as a Trace, still differentiable."""
+        features = {name: values.cpu() for name, values in self.features.items()}
+        return Trace(
+            self.logits.cpu(), features, self.labels, source=self.source, input_count=self.input_count
+        )
+
+    def labelled(self, known: Any, rule: PredictionRows | None, ignore_index: int) -> "BatchRows":
+        """With the labels of the batch, where they are known, and without the rows to be ignored.
+
+        Where every input has a row (no `rule`), those were left out before the network ran.
+        """
+        if known is None:
+            return self
+        if rule is None:
+            check_labels(known, self.logits.shape[1])  # now, not after the last batch
+            return replace(self, labels=known)
+        trace = self.on_cpu()
+        labels = rule.labels(known, trace)
+        without = labels == ignore_index
+        kept, labels = trace[~without], labels[~without]
+        check_labels(labels, self.logits.shape[1])
+        return BatchRows(
+            kept.logits, kept.features, labels, kept.source, self.input_count, int(without.sum())
+        )
 
 
 class GatheredRows:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -10,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.data.items import Columns, Transform
+from assay.data.dataset_items import Columns, Transform
 from assay.engine import progress
 from assay.errors import AssayError, GradientError, InputError
 from assay.identity import COMPILED, digest, module_identity
-from assay.labels import IGNORED, check_labels, class_numbers
+from assay.labels import IGNORED, class_numbers
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
@@ -193,15 +192,16 @@ class Network:
             part = self.embed(raw)
             moving = perturbable(part).detach().requires_grad_()
             with torch.enable_grad():
-                found = self._labelled(self._batch_rows(replaced(part, moving), self.layers), known)
-                total = objective(_on_cpu(found)).sum()
+                found = self._batch_rows(replaced(part, moving), self.layers)
+                found = found.labelled(known, self.rows, self.ignore_index)
+                total = objective(found.on_cpu()).sum()
                 if found.logits.requires_grad or not len(found.logits):
                     (gradient,) = torch.autograd.grad(total, moving, materialize_grads=True)
                     gradients.add(gradient)
                     continue
             raise GradientError(
-                f"expected rows that depend on the inputs by tensor operations, got {self.rows!r} without "
-                "a gradient; do not detach the output, or use a method without gradients"
+                f"expected logits that depend on the inputs by differentiable operations, got those of "
+                f"{self!r} without a gradient; do not detach the output, or use a method without gradients"
             )
         return gradients.tensor()
 
@@ -296,7 +296,7 @@ class Network:
         for raw, known in batches:
             inputs = self.embed(raw)
             with torch.no_grad():  # not around the yield, where the caller's own code runs
-                rows = self._labelled(self._batch_rows(inputs, self.layers), known)
+                rows = self._batch_rows(inputs, self.layers).labelled(known, self.rows, self.ignore_index)
             self.form = self.form or form_of(raw)
             yield inputs, rows
 
@@ -307,24 +307,6 @@ class Network:
             return BatchRows(*self._forward(inputs, layers), input_count=count)
         found = self.rows.trace(*self._outputs(inputs, layers), count)
         return BatchRows(found.logits, found.features, source=found.source, input_count=count)
-
-    def _labelled(self, rows: BatchRows, known: Any) -> BatchRows:
-        """With the labels of the batch, where they are known, and without the rows to be ignored."""
-        if known is None:
-            return rows
-        classes = rows.logits.shape[1]
-        if self.rows is None:
-            check_labels(known, classes)  # now, not after the last batch
-            return replace(rows, labels=known)
-        trace = _on_cpu(rows)
-        labels = self.rows.labels(known, trace)
-        if not (without := labels == self.ignore_index).any():
-            return replace(rows, labels=labels)
-        trace = trace[~without]
-        check_labels(labels[~without], classes)
-        return BatchRows(
-            trace.logits, trace.features, labels[~without], trace.source, rows.input_count, int(without.sum())
-        )
 
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits and pooled features of one batch, on the module's device."""
@@ -447,13 +429,3 @@ def _logits(output: Any, count: int) -> Tensor:
 def _requires_grad(inputs: Inputs) -> bool:
     tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-
-
-def _on_cpu(rows: BatchRows) -> Trace:
-    return Trace(
-        rows.logits.cpu(),
-        {name: values.cpu() for name, values in rows.features.items()},
-        rows.labels,
-        source=rows.source,
-        input_count=rows.input_count,
-    )
