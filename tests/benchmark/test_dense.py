@@ -20,11 +20,12 @@ FAULTS = ("gaussian", "pixel_trap", "fgsm")
 
 @pytest.fixture(scope="module")
 def data():
-    train, test = (without(part, [9]) for part in assay.data.digits())
+    train, (images, labels) = (without(part, [9]) for part in assay.data.digits(test_share=0.4))
+    half = len(labels) // 2
     return (
-        scenes(train, 500, classes=9),
-        scenes(train, 60, classes=9, seed=1),
-        scenes(test, 80, classes=9, seed=2),
+        scenes(train, 400, classes=9),
+        scenes((images[:half], labels[:half]), 60, classes=9, seed=1),
+        scenes((images[half:], labels[half:]), 80, classes=9, seed=2),
     )
 
 
