@@ -40,6 +40,9 @@ FEWEST = 200
 
 LARGEST_WINDOW = 1000
 
+MIRA = "monitorability (MIRA)"
+"""The name of the gate."""
+
 Pair = tuple[Any, Tensor]
 
 
@@ -71,8 +74,7 @@ def check_network(
     gives in 99 of 100 cases, in which the threshold is random too.
 
     What a network cannot take part in (a black box has no gradients, a function no layers) is left out, and
-    `left_out` says why; the rest runs. A gate that you set yourself is then undecided: `least_mira` is by
-    default 0, or no gate where MIRA cannot be measured at all.
+    `left_out` says why; a gate that you set yourself is then undecided. `least_mira` is 0 by default.
     """
     _check_wanted(false_alarm_rate, least_accuracy, least_mira, least_mcc)
     network.expect_one_row_per_input("a check")
@@ -81,13 +83,9 @@ def check_network(
     learned, held, tested = _split(data, test, seed, network.ignore_index, left_out)
     obstacle = gradient_obstacle(network, tested[0])
     chosen = usable_monitors(candidates or _usual(network), network, obstacle, left_out)
+    usable = usable_faults(faults, obstacle, left_out)
     scenarios = build_scenarios(
-        *tested,
-        network=network,
-        severities=severities,
-        novelty=novelty,
-        faults=usable_faults(faults, obstacle, left_out),
-        seed=seed,
+        *tested, network=network, severities=severities, novelty=novelty, faults=usable, seed=seed
     )
     fitted, calibrating, unseen = (
         network.observe(part, keep_inputs=True) for part in (learned, held, tested)
@@ -95,24 +93,20 @@ def check_network(
     guards = _guards(network, chosen, fitted, calibrating, false_alarm_rate)
     benchmark = run_benchmark(guards, scenarios, seed=seed)
     impossible = obstacle if network.layers else NO_LAYERS
-    monitorability, reason = (
-        (None, impossible) if impossible else _monitorability(network, learned, tested, fitted, settings)
-    )
-    mira = _mira_gate(monitorability, reason, 0.0 if least_mira is None else least_mira)
+    monitorability, reason = _monitorability(network, learned, tested, fitted, settings, impossible)
     if impossible and least_mira is None:
-        left_out[mira.name] = impossible
+        left_out[MIRA] = impossible
     guard = guards[benchmark.best]
-    gates = (
+    gates: tuple[Gate, ...] = (
         _accuracy_gate(unseen, least_accuracy),
-        mira,
+        _mira_gate(monitorability, reason, least_mira or 0.0),
         _detection_gate(benchmark, least_mcc),
         _false_alarm_gate(guard, unseen, own_split=test is None),
     )
-    watch = VolatilityWatch(min(LARGEST_WINDOW, len(calibrating) // 2))
-    watch.calibrate(calibrating, seed=seed)
+    watch = VolatilityWatch(min(LARGEST_WINDOW, len(calibrating) // 2)).calibrate(calibrating, seed=seed)
     shuffle = _shuffle(network, tested[0], seed, left_out)
-    measured = tuple(gate for gate in gates if gate.name not in left_out)
-    return Check(measured, monitorability, shuffle, benchmark, guard, watch, left_out)
+    gates = tuple(gate for gate in gates if gate.name not in left_out)
+    return Check(gates, monitorability, shuffle, benchmark, guard, watch, left_out)
 
 
 def _check_wanted(rate: float, accuracy: float | None, mira: float | None, mcc: float) -> None:
@@ -193,9 +187,11 @@ def _guards(
 
 
 def _monitorability(
-    network: Network, train: Pair, test: Pair, fitted: Trace, settings: MiraSettings
+    network: Network, train: Pair, test: Pair, fitted: Trace, settings: MiraSettings, impossible: str
 ) -> tuple[MiraResult | None, str]:
-    """The score, or the reason why there is none."""
+    """The score, or the reason why there is none: what makes it `impossible`, or what went wrong."""
+    if impossible:
+        return None, impossible
     shrinking = replace(settings, estimator=_estimator(fitted))
     try:
         return scores(network, train, test, [network.layers[0]], shrinking)[0], ""
@@ -240,7 +236,7 @@ def _mira_gate(found: MiraResult | None, reason: str, least: float) -> Gate:
     wanted = f"above {least:g}"
     if found is None:
         words = f"Monitorability could not be measured: {reason.rstrip('.')}."
-        return Gate("monitorability (MIRA)", math.nan, UNKNOWN, least, wanted, None, words)
+        return Gate(MIRA, math.nan, UNKNOWN, least, wanted, None, words)
     low, high = found.interval
     passed = decided(found.interval, least)
     said = {
@@ -249,7 +245,7 @@ def _mira_gate(found: MiraResult | None, reason: str, least: float) -> Gate:
         None: "these test inputs are too few to tell whether wrong inputs look unusual from inside",
     }[passed]
     words = f"The MIRA score is {found.score:.3g} ({low:.3g} to {high:.3g}): {said}."
-    return Gate("monitorability (MIRA)", found.score, found.interval, least, wanted, passed, words)
+    return Gate(MIRA, found.score, found.interval, least, wanted, passed, words)
 
 
 def _detection_gate(result: BenchmarkResult, least: float) -> Gate:

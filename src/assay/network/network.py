@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from assay.data.dataset_items import Columns, Transform
 from assay.engine import progress
-from assay.errors import AssayError, GradientError, InputError
+from assay.errors import GradientError, InputError
 from assay.identity import COMPILED, digest, module_identity
 from assay.labels import IGNORED, class_numbers
 from assay.network.batches import Batches, encoded, placed
@@ -19,7 +19,8 @@ from assay.network.buffers import RowBuffer
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.gathered_rows import BatchRows, GatheredRows
 from assay.network.graph import NetworkGraph, traced_network
-from assay.network.inputs import Form, described, form_of, length, perturbable, replaced, shapes
+from assay.network.inputs import Form, form_of, length, perturbable, replaced
+from assay.network.module_call import output_of
 from assay.network.prediction_rows import PredictionRows, RowFunction, prediction_rows
 from assay.network.taps import PENULTIMATE, evaluating, first_tensor, layer_outputs, modules_of, thinned
 from assay.trace import Inputs, Trace
@@ -336,38 +337,8 @@ class Network:
         return pool(output) if callable(pool) else output
 
     def _run(self, inputs: Inputs) -> Any:
-        if _requires_grad(inputs) and not getattr(self.module, "differentiable", True):
-            raise GradientError(
-                f"expected a network with gradients, got the black box {type(self.module).__name__}; use a "
-                "method that needs only logits and features, or the original torch module"
-            )
-        try:
-            return self.module(inputs) if isinstance(inputs, Tensor) else self.module(**inputs)
-        except (AssayError, torch.OutOfMemoryError):
-            raise
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            if isinstance(inputs, Tensor) and not inputs.is_floating_point():
-                raise InputError(
-                    f"expected floating-point inputs as in training (images usually in [0, 1]), "
-                    f"got {shapes(inputs)}; convert, for example inputs.float() / 255"
-                ) from error
-            if self._ran_before(inputs):  # so the fault is not in the inputs
-                error.add_note(f"assay: in the forward pass of {type(self.module).__name__}")
-                raise
-            like = f" such as {described(self.form)}" if self.form else ""
-            reason = " ".join(str(error).split())
-            raise InputError(
-                f"expected inputs that {type(self.module).__name__} takes{like}, got "
-                f"{described(form_of(inputs))}, on which its forward pass fails ({reason}); pass inputs of "
-                "the shape it was trained on"
-            ) from error
-
-    def _ran_before(self, inputs: Inputs) -> bool:
-        """Whether inputs of this shape have gone through the module already."""
-        given = form_of(inputs)
-        return bool(self.form) and all(
-            name in given and shape == given[name][0] for name, (shape, _) in self.form.items()
-        )
+        """What the module returns; subclasses override it."""
+        return output_of(self.module, inputs, self.form)
 
     def _row(self, mask: Tensor | None, name: str, output: Tensor) -> Tensor:
         """One row of features per input from a layer's output."""
@@ -424,8 +395,3 @@ def _logits(output: Any, count: int) -> Tensor:
             "or for maps of class scores pass rows='pixels'"
         )
     return logits.float()
-
-
-def _requires_grad(inputs: Inputs) -> bool:
-    tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
