@@ -119,6 +119,19 @@ def test_an_input_without_rows_is_an_alarm_and_not_part_of_the_calibration(netwo
     assert guard.input_threshold == 18.0  # as it was
 
 
+def test_a_trace_without_the_rows_to_be_ignored_is_no_reference(network):
+    """The guard meets those rows in operation: without them the promise would not hold."""
+    images = drawn(40, 0)
+    maps = torch.zeros(40, 4, 4, dtype=torch.long)
+    maps[:, 0] = -100
+    trace = network.observe((images, maps))
+    guard = Guard(network, MaxLogit().fit(trace))
+    for part in (trace, trace[:300], trace + trace):
+        with pytest.raises(InputError, match=r"expected a Trace with every row.* without their labels"):
+            guard.calibrate(part)
+    assert guard.calibrate(network.observe(images)).calibration["inputs"] == 40
+
+
 def test_what_is_not_finite_is_an_alarm_in_every_row_of_its_input(network):
     trace = network.observe(drawn(40, 0), keep_inputs=True)
     guard = Guard(network, MaxLogit().fit(trace)).calibrate(trace, 0.1)

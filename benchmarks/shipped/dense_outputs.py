@@ -64,7 +64,8 @@ def _nines() -> Any:
 def _guarded(network: assay.Network, data: tuple[Scenes, ...], kind: str) -> Iterator[Row]:
     """False alarms on rows and on whole inputs, and what guards see of faults and of nines."""
     train, held, test = data
-    fitted, calibrating = (network.observe((part.images, getattr(part, kind))) for part in (train, held))
+    fitted = network.observe((train.images, getattr(train, kind)))
+    calibrating = network.observe(held.images)  # with every row, as in operation
     monitors: dict[str, Monitor] = {
         "MaxSoftmax": MaxSoftmax(),
         "Energy": Energy(),

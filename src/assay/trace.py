@@ -46,7 +46,7 @@ class Trace:
     input_count: int = -1
     """How many inputs there were: with a `source`, some may have many rows and others none."""
     ignored: int = 0
-    """Rows left out by `Network.observe`, since their label was its `ignore_index`."""
+    """Rows that `Network.observe` left out, since their label was its `ignore_index`."""
 
     def __post_init__(self) -> None:
         if self.logits.ndim != 2:
@@ -82,7 +82,7 @@ class Trace:
             None if self.labels is None else self.labels[rows],
         )
         if self.source is not None:
-            return Trace(*parts, self.inputs, self.source[rows], self.input_count)
+            return Trace(*parts, self.inputs, self.source[rows], self.input_count, self.ignored)
         inputs = self.inputs
         return Trace(
             *parts,
@@ -91,6 +91,7 @@ class Trace:
             else None
             if inputs is None
             else inputs[rows],
+            ignored=self.ignored,
         )
 
     def __add__(self, other: "Trace") -> "Trace":

@@ -56,18 +56,17 @@ def labels_of(network, part):
 def results(data, novel, segmenter, detector):
     found = {}
     for network in (segmenter, detector):
-        fitted, held = (
-            network.observe((part.images, labels_of(network, part)), keep_inputs=True) for part in data[:2]
-        )
+        train, held, test = data
+        fitted = network.observe((train.images, labels_of(network, train)), keep_inputs=True)
+        calibrating = network.observe(held.images, keep_inputs=True)
         monitors = {
             "max softmax": assay.monitors.MaxSoftmax(),
             "knn": assay.monitors.KNN(layer="body", limit=2000),
         }
         guards = {
-            name: assay.Guard(network, monitor.fit(fitted)).calibrate(held, 0.1)
+            name: assay.Guard(network, monitor.fit(fitted)).calibrate(calibrating, 0.1)
             for name, monitor in monitors.items()
         }
-        test = data[2]
         scenarios = assay.build_scenarios(
             test.images,
             labels_of(network, test),

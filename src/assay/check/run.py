@@ -87,9 +87,7 @@ def check_network(
     scenarios = build_scenarios(
         *tested, network=network, severities=severities, novelty=novelty, faults=usable, seed=seed
     )
-    fitted, calibrating, unseen = (
-        network.observe(part, keep_inputs=True) for part in (learned, held, tested)
-    )
+    fitted, calibrating, unseen = (network.observe(part, True) for part in (learned, held, tested))
     guards = _guards(network, chosen, fitted, calibrating, false_alarm_rate)
     benchmark = run_benchmark(guards, scenarios, seed=seed)
     impossible = obstacle if network.layers else NO_LAYERS

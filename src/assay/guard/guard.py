@@ -95,6 +95,11 @@ class Guard(AnyGuard):
             raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
         if level is not None:
             check_level(level)
+        if trace.source is not None and trace.ignored:
+            raise InputError(
+                f"expected a Trace with every row, as the guard meets them, got one without {trace.ignored} "
+                "whose labels were to be ignored; observe the inputs without their labels"
+            )
         scores = self.scores(trace)
         overall = _conformal_threshold(scores, false_alarm_rate, level)
         if not math.isfinite(overall):
