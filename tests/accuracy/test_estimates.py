@@ -1,6 +1,7 @@
 """Each estimate where its assumption holds, against the truth; its failure where it does not; its sums."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -262,6 +263,18 @@ def test_probabilities_taken_for_logits_no_longer_pass_for_certainty(reference):
     estimates = estimate_accuracy(taken, rows).to_frame().set_index("method")["value"]
     # The truth is the accuracy on the reference itself; methods without a fitted curve find it to a point.
     assert estimates.drop(list(SIGNALS)).sub(accuracy(reference)).abs().max() < 0.01
+
+
+def test_columns_in_another_order_are_refused(reference, tmp_path):
+    frame = pd.DataFrame(reference.probabilities.numpy(), columns=["a", "b", "c", "d"])
+    frame.assign(label=reference.labels.numpy()).to_csv(tmp_path / "reference.csv", index=False)
+    frame[["b", "a", "c", "d"]].to_parquet(tmp_path / "live.parquet")
+    saved = assay.data.read_probabilities(tmp_path / "reference.csv")
+    with pytest.raises(InputError, match=r"in its order \['a', 'b', 'c', 'd'\], got \['b', 'a', 'c', 'd'\]"):
+        estimate_accuracy(saved, assay.data.read_probabilities(tmp_path / "live.parquet"))
+    live = assay.data.read_probabilities(tmp_path / "live.parquet", columns=("a", "b", "c", "d"))
+    value = estimate_accuracy(saved, live).to_frame().set_index("method").loc["label shift (BBSE)", "value"]
+    assert value == pytest.approx(accuracy(reference), abs=1e-6)
 
 
 def test_a_reference_of_another_kind_is_refused(reference):

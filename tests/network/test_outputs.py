@@ -281,3 +281,14 @@ def test_where_only_one_output_can_be_meant_it_is(rows, wrap):
         assert torch.equal(
             Network(module).observe(rows).logits, module.head(module.body(rows).tanh()).detach()
         )
+
+
+def test_attacks_on_tables_read_outputs_as_the_network_does(rows):
+    module = Several(lambda hidden, scores: (hidden, scores.softmax(dim=1)))
+    network = Network(module, output=1, outputs="probabilities")
+    labels = network.observe(rows).predictions
+    attack = assay.faults.ADVERSARIAL["fgsm"]
+    moved = attack(rows, severity=3, seed=0, network=network, labels=labels)
+    plain = Network(Several(lambda hidden, scores: scores))
+    expected = attack(rows, severity=3, seed=0, network=plain, labels=labels)
+    torch.testing.assert_close(moved, expected)

@@ -10,6 +10,7 @@ from assay.accuracy.predictions import (
     AccuracyReference,
     LabelledPredictions,
     Predictions,
+    expect_same_classes,
     labelled_trace,
 )
 from assay.accuracy.result import AccuracyEstimate, AccuracyEstimates
@@ -43,6 +44,7 @@ def estimate_accuracy(
 
     Sums over rows and, for log VC, sorting within windows; nothing of size N x N.
     """
+    expect_same_classes(reference, operational)
     reference = labelled_trace(reference)
     predictions = Predictions.of(operational, None if other is None else other[1])
     window = window or min(LONGEST_WINDOW, len(reference), len(predictions))

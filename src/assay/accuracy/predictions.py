@@ -62,6 +62,16 @@ class Predictions:
         return margins(self.probabilities)
 
 
+def expect_same_classes(reference: Any, operational: Any) -> None:
+    """An error where saved predictions name their classes and the orders differ."""
+    first, second = getattr(reference, "classes", None), getattr(operational, "classes", None)
+    if first and second and tuple(first) != tuple(second):
+        raise InputError(
+            f"expected the classes of the reference in its order {list(first)}, got {list(second)}; read "
+            "both with the same columns="
+        )
+
+
 def labelled_trace(reference: Any) -> Trace:
     """The reference as a Trace, from a Trace or from (probabilities, labels)."""
     if isinstance(reference, Trace):
