@@ -21,11 +21,11 @@ Row = tuple[str, float, float]
 """What was compared, the figure here, and the figure there; NaN there: nothing to compare with."""
 
 TRIALS = {
-    "magika": ("magika", "shipped.saved_and_served:magika"),
-    "sklearn": ("sklearn", "shipped.saved_and_served:scikit_learn"),
-    "xgboost": ("xgboost", "shipped.saved_and_served:xgboost"),
-    "lightgbm": ("lightgbm", "shipped.saved_and_served:lightgbm"),
-    "skl2onnx": ("skl2onnx", "shipped.saved_and_served:skl2onnx"),
+    "magika": ("magika", "shipped.outputs:magika"),
+    "sklearn": ("sklearn", "shipped.outputs:scikit_learn"),
+    "xgboost": ("xgboost", "shipped.outputs:xgboost"),
+    "lightgbm": ("lightgbm", "shipped.outputs:lightgbm"),
+    "skl2onnx": ("skl2onnx", "shipped.outputs:skl2onnx"),
 }
 """The name of a trial, the package that it needs, and where its function is."""
 

@@ -26,7 +26,6 @@ EXACT = 1e-5
 """How far the sum of a softmax in single precision may be from one: with fewer rows than `ENOUGH` it must be
 that close, which logits are once in a hundred thousand rows."""
 
-
 LOOKED_AT = 4096
 """Rows that are looked at: a Trace may have millions."""
 

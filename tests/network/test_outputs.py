@@ -230,6 +230,17 @@ class Answer:
     note: str = "x"
 
 
+class Computed:
+    """An object whose logits are a property."""
+
+    def __init__(self, hidden, scores):
+        self.parts = hidden, scores
+
+    @property
+    def logits(self):
+        return self.parts[1]
+
+
 class Several(nn.Module):
     def __init__(self, wrap):
         super().__init__()
@@ -272,6 +283,7 @@ def test_of_several_outputs_one_is_chosen_by_name_or_place(rows, wrap, name, lis
         lambda hidden, scores: {"loss": hidden.mean(), "logits": scores, "features": hidden},
         lambda hidden, scores: (scores, hidden.argmax(dim=1)),
         lambda hidden, scores: (scores, None, (hidden, hidden)),
+        lambda hidden, scores: Computed(hidden, scores),
     ],
 )
 def test_where_only_one_output_can_be_meant_it_is(rows, wrap):

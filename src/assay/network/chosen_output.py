@@ -17,12 +17,14 @@ def chosen_output(output: Any, asked: Choice, rows: int, owner: str) -> Tensor:
     """The tensor with the class scores; an error that lists the candidates where several can be meant."""
     if isinstance(output, Tensor) and asked is None:
         return output
-    parts = _parts(output)
+    name = USUAL if asked is None else asked
+    if isinstance(found := _part(output, name), Tensor):
+        return found
+    tensors = {name: part for name, part in _parts(output).items() if isinstance(part, Tensor)}
     if asked is not None:
-        return _asked(parts, asked, owner)
-    tensors = {name: part for name, part in parts.items() if isinstance(part, Tensor)}
-    if USUAL in tensors:
-        return tensors[USUAL]
+        raise InputError(
+            f"expected an output {asked!r} of {owner}, got {listed(tensors) or 'none'}; choose one of these"
+        )
     fitting = {name: tensor for name, tensor in tensors.items() if _may_be_scores(tensor, rows)}
     found = fitting or tensors
     if len(found) == 1:
@@ -43,17 +45,15 @@ def listed(tensors: Mapping[Any, Any]) -> str:
     return ", ".join(f"{name!r} {tuple(tensor.shape)}" for name, tensor in tensors.items())
 
 
-def _asked(parts: Mapping[str | int, Any], asked: str | int, owner: str) -> Tensor:
-    place = asked
-    if isinstance(asked, int) and asked not in parts and -len(parts) <= asked < len(parts):
-        place = list(parts)[asked]
-    found = parts.get(place)
-    if not isinstance(found, Tensor):
-        there = {name: part for name, part in parts.items() if isinstance(part, Tensor)}
-        raise InputError(
-            f"expected an output {asked!r} of {owner}, got {listed(there) or 'none'}; choose one of these"
-        )
-    return found
+def _part(output: Any, name: str | int) -> Any:
+    """The part with this name or at this place; None if there is none."""
+    parts = _parts(output)
+    if name in parts:
+        return parts[name]
+    if isinstance(name, str):
+        # Of an object that computes its parts; the attributes of a tensor are no outputs.
+        return None if isinstance(output, Tensor) else getattr(output, name, None)
+    return list(parts.values())[name] if -len(parts) <= name < len(parts) else None
 
 
 def _parts(output: Any) -> dict[str | int, Any]:

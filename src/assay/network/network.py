@@ -233,7 +233,7 @@ class Network:
 
     @property
     def outputs(self) -> str | None:
-        """What the network returns, as stated or recognised; None until rows have shown it."""
+        """What its outputs are read as, stated or recognised; None until rows have shown it."""
         return self.reader.kind
 
     def read_as(self, outputs: str) -> None:

@@ -45,10 +45,9 @@ class OnnxNetwork(Network):
     ReduceSum and Div, or from a sigmoid, the logits before it are read. `outputs` and `label` as in
     `Network`; with outputs="logits" nothing is followed, and `logits` names such an output. `layers` are
     "penultimate" (the input of the last Gemm or MatMul with weights that the logits need), or names of
-    outputs, inner tensors or nodes.
-    Features become one row per input as in `Network`. The graph does not say what a tensor of three axes
-    means, so it is treated as a sequence unless `pool` says otherwise. A graph of fixed batch size is run in
-    pieces of that size. Methods that need gradients raise `GradientError`.
+    outputs, inner tensors or nodes. Features become one row per input as in `Network`. The graph does not say
+    what a tensor of three axes means, so it is treated as a sequence unless `pool` says otherwise. A graph of
+    fixed batch size is run in pieces of that size. Methods that need gradients raise `GradientError`.
     """
 
     module: "OnnxSession"
