@@ -1,18 +1,22 @@
 """Trace: the one record of what a network did, a row per prediction. Everything after the network reads
 Traces."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from assay.errors import InputError
+from assay.errors import AssayWarning, InputError
 from assay.labels import check_labels, class_numbers, order_hint
+from assay.outputs import LOGITS, PROBABILITIES, Finding, as_logits, check_kind, expect_kind, found_in
+from assay.probability_rows import both_classes, class_rows, expect_probabilities, numbers
 from assay.storage import storable
 from assay.table import tabled
 
@@ -32,6 +36,9 @@ class Trace:
     is `inputs[source]`. A slice keeps all inputs and their numbers. Concatenation lines the inputs up one
     after another, so that the numbers of the second Trace start where the inputs of the first end.
 
+    `outputs` says what you pass as logits: "logits", "probabilities" or "log-probabilities". Left out, rows
+    that are clearly probabilities are taken as such, with a warning.
+
     >>> trace = Trace(logits=torch.tensor([[2.0, 0.0], [0.0, 1.0]]), labels=torch.tensor([0, 0]))
     >>> trace.predictions.tolist(), trace.correct.tolist(), len(trace[:1])
     ([0, 1], [True, False], 1)
@@ -47,13 +54,18 @@ class Trace:
     """How many inputs there were: with a `source`, some may have many rows and others none."""
     ignored: int = 0
     """Rows that `Network.observe` left out, since their label was its `ignore_index`."""
+    outputs: InitVar[str | None] = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, outputs: str | None) -> None:
         if self.logits.ndim != 2:
             raise InputError(
                 f"expected logits of shape (N, classes), got {tuple(self.logits.shape)}; "
                 "give one row of class scores per input"
             )
+        check_kind(outputs)
+        if (kind := outputs or _recognised(self.logits)) != LOGITS:
+            expect_kind(self.logits, kind, "Trace")
+            object.__setattr__(self, "logits", as_logits(self.logits, kind))
         object.__setattr__(self, "features", MappingProxyType(dict(self.features)))
         if self.labels is not None:
             object.__setattr__(self, "labels", class_numbers(self.labels))
@@ -67,6 +79,25 @@ class Trace:
                 )
         if self.labels is not None:
             check_labels(self.labels, self.logits.shape[1])
+
+    @classmethod
+    def from_probabilities(cls, probabilities: Any, labels: Any = None) -> "Trace":
+        """The Trace of saved predictions: an array, tensor, frame or list of (N, classes) probabilities.
+
+        One column, or (N,), is the probability of the second of two classes. The logits are logarithms; a
+        probability of zero counts as 1e-38. Monitors and estimates that read only outputs work from it; those
+        that need logits, features or inputs say so.
+
+        >>> Trace.from_probabilities([[0.9, 0.1], [0.2, 0.8]], labels=[0, 0]).correct
+        tensor([ True, False])
+        """
+        rows = expect_probabilities(class_rows(both_classes(numbers(probabilities))))
+        tensor = torch.from_numpy(np.require(rows, requirements=["C", "W"]))
+        return cls(as_logits(tensor, PROBABILITIES), labels=labels, outputs=LOGITS)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "Trace":
+        return cls(**state, outputs=LOGITS)
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -82,7 +113,9 @@ class Trace:
             None if self.labels is None else self.labels[rows],
         )
         if self.source is not None:
-            return Trace(*parts, self.inputs, self.source[rows], self.input_count, self.ignored)
+            return Trace(
+                *parts, self.inputs, self.source[rows], self.input_count, self.ignored, outputs=LOGITS
+            )
         inputs = self.inputs
         return Trace(
             *parts,
@@ -92,6 +125,7 @@ class Trace:
             if inputs is None
             else inputs[rows],
             ignored=self.ignored,
+            outputs=LOGITS,
         )
 
     def __add__(self, other: "Trace") -> "Trace":
@@ -118,6 +152,7 @@ class Trace:
             None if first.source is None else _sources_in_line(parts),
             sum(trace.input_count for trace in parts),
             sum(trace.ignored for trace in parts),
+            outputs=LOGITS,
         )
 
     @property
@@ -227,6 +262,19 @@ def _sources_in_line(traces: Sequence[Trace]) -> Tensor:
             if trace.source is not None
         ]
     )
+
+
+def _recognised(values: Tensor) -> str:
+    """What was passed as logits: probabilities where they clearly are, said once."""
+    if found_in(values) is not Finding.PROBABILITIES:
+        return LOGITS
+    warnings.warn(
+        "the rows passed to Trace as logits are probabilities (they add up to 1), so assay takes their "
+        'logarithms; call Trace.from_probabilities, or pass outputs="logits" if they are logits',
+        AssayWarning,
+        stacklevel=4,
+    )
+    return PROBABILITIES
 
 
 def concatenated(inputs: Sequence[Inputs]) -> Inputs:

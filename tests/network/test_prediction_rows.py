@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader
 
 import assay
 from assay import FunctionRows, PixelRows, Trace
-from assay.errors import GradientError, InputError
+from assay.errors import AssayWarning, GradientError, InputError
 
 
 class Maps(nn.Module):
@@ -34,7 +34,7 @@ class Peaks(nn.Module):
 
     def forward(self, images):
         values = self.body(self.weight * images[:, 0])
-        return {"logits": torch.stack([values, 1 - values], dim=1)}
+        return {"logits": torch.stack([values, -values], dim=1)}
 
 
 def bright(output, layers):
@@ -188,6 +188,30 @@ def test_rows_without_a_gradient_are_said():
     )
     with pytest.raises(GradientError, match="do not detach"):
         network.gradient(torch.rand(2, 1, 2, 2), lambda trace: trace.logits.sum(dim=1))
+
+
+def test_scores_of_pixels_are_read_as_those_of_inputs_are(module, images, maps):
+    class Softmax(nn.Module):
+        def __init__(self, form):
+            super().__init__()
+            self.inner, self.form = module, form
+
+        def forward(self, inputs):
+            return self.form(self.inner(inputs))
+
+    expected = assay.Network(module, layers=(), rows="pixels").observe(images).probabilities
+    shares = Softmax(lambda logits: logits.softmax(dim=1))
+    with pytest.warns(AssayWarning, match="returns probabilities"):
+        found = assay.Network(shares, layers=(), rows="pixels").observe(images)
+    assert torch.allclose(found.probabilities, expected, atol=1e-6)
+    several = Softmax(lambda logits: {"out": logits, "aux": logits + 1})
+    with pytest.raises(InputError, match="choose one with output='out'"):
+        assay.Network(several, layers=(), rows="pixels").observe(images)
+    chosen = assay.Network(several, layers=(), rows="pixels", output="out").observe(images)
+    assert torch.allclose(chosen.probabilities, expected)
+    yes = assay.Network(Softmax(lambda logits: logits[:, :1]), layers=(), rows="pixels", outputs="logits")
+    trace = yes.observe((images, (maps == 0).long()))
+    assert torch.allclose(trace.logits[:, 1] - trace.logits[:, 0], module(images)[:, 0].flatten(), atol=1e-6)
 
 
 def test_a_network_is_known_by_its_rows(module):

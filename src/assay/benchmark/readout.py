@@ -1,7 +1,7 @@
 """Readout: what one guard said about every prediction of a scenario, beside what is true."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -17,6 +17,7 @@ from assay.benchmark.scenario import NO_LABEL, Labels, Scenario
 from assay.guard import Guard, InputVerdict, Verdict
 from assay.network import Network, rows
 from assay.network.inputs import batches
+from assay.outputs import LOGITS
 from assay.table import tabled
 from assay.trace import Trace
 
@@ -131,7 +132,9 @@ def _row_labels(network: Network, known: Labels, trace: Trace) -> Tensor:
     part = trace[own]
     assert part.source is not None
     places = has_label.cumsum(0) - 1  # inputs with a label, counted among themselves
-    counted = Trace(part.logits, part.features, source=places[part.source], input_count=int(has_label.sum()))
+    counted = replace(
+        part, inputs=None, source=places[part.source], input_count=int(has_label.sum()), outputs=LOGITS
+    )
     labels = torch.full((len(trace),), NO_LABEL)
     labels[own] = network.row_labels(rows(known, has_label), counted)
     return labels

@@ -60,13 +60,13 @@ def raw_batches(
     *,
     transform: Transform | None = None,
     columns: Columns | None = None,
-    dense: bool = False,
+    several: bool = False,
 ) -> Iterator[tuple[Any, Any]]:
     """(inputs, labels or None) batch by batch; only one batch is in memory.
 
     A DataLoader hands out batches, and so does any iterable whose labels are several; datasets hand out
     items, and so does any iterable of images, of texts or with a single label each: those are put together.
-    `dense` says that one input has several labels. `transform` is called on the input of every item.
+    `several` says that one input has several labels. `transform` is called on the input of every item.
     """
     if columns is None and getattr(data, "column_names", None):
         columns = usual_columns(data.column_names)
@@ -75,7 +75,7 @@ def raw_batches(
     elif _has_slices(data):
         elements = (data[start : start + batch_size] for start in range(0, len(data), batch_size))
     else:
-        yield from _put_together(data, batch_size, transform, columns, dense)
+        yield from _put_together(data, batch_size, transform, columns, several)
         return
     for element in elements:
         inputs, labels = input_and_label(element, columns)
@@ -92,13 +92,13 @@ def batch_count(data: Any, batch_size: int) -> int:
 
 
 def _put_together(
-    data: Any, batch_size: int, transform: Transform | None, columns: Columns | None, dense: bool
+    data: Any, batch_size: int, transform: Transform | None, columns: Columns | None, several: bool
 ) -> Iterator[tuple[Any, Any]]:
     from_dataset = isinstance(data, Dataset) or hasattr(data, "column_names")
     held: list[tuple[Any, Any]] = []
     for element in _elements(data):
         value, label = input_and_label(element, columns)
-        if is_one(value, label) or (from_dataset and (dense or not _are_several(value, label))):
+        if is_one(value, label) or (from_dataset and (several or not _are_several(value, label))):
             held.append((value, label))
             if len(held) == batch_size:
                 yield _joined(held, transform)

@@ -61,9 +61,11 @@ class Attack:
             _Rescaled(spread, network.module),
             layers=(),
             batch_size=network.batch_size,
+            output=network.output,
             rows=network.rows,
             ignore_index=network.ignore_index,
         )
+        scaled.reader = network.reader
         epsilon = ROW_SCALE * self.epsilon(severity, table.shape[1])
         return self._moved(table / spread, epsilon, seed, scaled, labels, None, None) * spread
 

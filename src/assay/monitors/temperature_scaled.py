@@ -15,6 +15,7 @@ from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import fitting_classes
 from assay.monitors.parts.reservoir import checked_limit
 from assay.monitors.parts.row_sample import TraceSample
+from assay.outputs import LOGITS
 from assay.trace import Trace
 
 COLDEST, HOTTEST = 1e-2, 1e2
@@ -79,7 +80,7 @@ class TemperatureScaled(Monitor):
         return self.monitor.score(self._scaled(trace))
 
     def _scaled(self, trace: Trace) -> Trace:
-        return replace(trace, logits=trace.logits / self.temperature_)
+        return replace(trace, logits=trace.logits / self.temperature_, outputs=LOGITS)
 
 
 def _best_temperature(logits: Tensor, labels: Tensor) -> float:

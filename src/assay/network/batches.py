@@ -11,7 +11,7 @@ from torch import Tensor
 from assay.data.dataset_items import Columns, Transform, batched, input_and_label
 from assay.data.raw_batches import batch_count, comes_in_batches, is_images, is_pair, raw_batches
 from assay.errors import InputError
-from assay.labels import IGNORED, class_numbers
+from assay.labels import IGNORED, class_numbers, label_column
 from assay.network.inputs import all_finite, batches, each, length, rows, shapes
 from assay.trace import Inputs
 
@@ -23,8 +23,9 @@ class Batches:
     """Batches of (inputs, labels or None) from a loader, a dataset, an iterable, (inputs, labels) or inputs.
 
     `whole` is the inputs where they came in one piece, so that they need not be copied. Rows whose label is
-    `ignore_index` are left out, and `ignored` counts them. Where outputs are `dense`, labels are passed on
-    as they come: only the network knows which row has which.
+    `ignore_index` are left out, and `ignored` counts them. Of rows of several labels, column `label` is
+    read. Where outputs are `dense`, labels are passed on as they come: only the network knows which row has
+    which.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Batches:
         batch_size: int,
         allow_nonfinite: bool = False,
         *,
+        label: int | None = None,
         dense: bool = False,
         ignore_index: int = IGNORED,
         transform: Transform | None = None,
@@ -42,6 +44,7 @@ class Batches:
         self.encode = encode
         self.batch_size = batch_size
         self.allow_nonfinite = allow_nonfinite
+        self.label = label
         self.dense = dense
         self.ignore_index = ignore_index
         self.ignored = 0
@@ -51,8 +54,9 @@ class Batches:
         self._count = 0
         if comes_in_batches(data):
             self._count = batch_count(data, batch_size)
+            several = dense or label is not None
             self._load = lambda: raw_batches(
-                data, batch_size, transform=transform, columns=columns, dense=dense
+                data, batch_size, transform=transform, columns=columns, several=several
             )
             return
         inputs, labels = _in_one_piece(data, columns)
@@ -92,7 +96,7 @@ class Batches:
         tensors = self.encode(inputs)
         if labels is None:
             return tensors, None
-        known = labels if self.dense else class_numbers(labels).cpu()
+        known = labels if self.dense else self._numbers(labels)
         if len(known) != length(tensors):
             raise InputError(
                 f"expected one label per input, got {length(tensors)} inputs and {len(known)} labels; "
@@ -102,6 +106,9 @@ class Batches:
             return tensors, known
         self.ignored += int(without.sum())
         return rows(tensors, ~without), known[~without]
+
+    def _numbers(self, labels: Any) -> Tensor:
+        return class_numbers(labels if self.label is None else label_column(labels, self.label)).cpu()
 
 
 def _in_one_piece(data: Any, columns: Columns | None) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ from torch import Tensor
 from assay.labels import check_labels
 from assay.network.buffers import RowBuffer
 from assay.network.prediction_rows import PredictionRows
+from assay.outputs import LOGITS
 from assay.trace import Inputs, Trace
 
 Part = tuple[str, str]
@@ -32,7 +33,12 @@ class BatchRows:
         """The same as a Trace, still differentiable."""
         features = {name: values.cpu() for name, values in self.features.items()}
         return Trace(
-            self.logits.cpu(), features, self.labels, source=self.source, input_count=self.input_count
+            self.logits.cpu(),
+            features,
+            self.labels,
+            source=self.source,
+            input_count=self.input_count,
+            outputs=LOGITS,
         )
 
     def labelled(self, known: Any, rule: PredictionRows | None, ignore_index: int) -> "BatchRows":
@@ -94,4 +100,5 @@ class GatheredRows:
             found.get("source", {}).get(""),
             self._inputs,
             self._ignored + ignored,
+            outputs=LOGITS,
         )

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
-from os import PathLike
 from typing import Any
 
 import torch
@@ -16,23 +15,31 @@ from assay.identity import COMPILED, digest, module_identity
 from assay.labels import IGNORED, class_numbers
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
+from assay.network.chosen_output import Choice, chosen_output
+from assay.network.factories import NetworkFactories
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.gathered_rows import BatchRows, GatheredRows
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.inputs import Form, form_of, length, perturbable, replaced
 from assay.network.module_call import output_of
+from assay.network.output_reader import OutputReader
 from assay.network.prediction_rows import PredictionRows, RowFunction, prediction_rows
-from assay.network.taps import PENULTIMATE, evaluating, first_tensor, layer_outputs, modules_of, thinned
+from assay.network.taps import PENULTIMATE, evaluating, layer_outputs, modules_of, thinned
 from assay.trace import Inputs, Trace
 
 
-class Network:
+class Network(NetworkFactories):
     """A classifier and the layers to watch.
 
     `layers` are module names, or "penultimate": the input of the last Linear that runs in the forward pass.
     `pool` overrides how a layer's output becomes one row per input (`assay.network.feature_pooling`): for all
-    layers, or a dict for some. A module may return logits, an object with `.logits`, or a tuple whose first
-    tensor is the logits. Always runs in evaluation mode and leaves the module as it was.
+    layers, or a dict for some. Always runs in evaluation mode and leaves the module as it was.
+
+    A module may return one tensor, or several in a tuple, dict or object: `output` is the name or position of
+    the one with the class scores, by default the one called "logits", or the only one it can be. `outputs`
+    says what they are: "logits", "probabilities" or "log-probabilities"; by default the first rows show it,
+    and it stays so. One column is a network with two classes. `label` is for networks that answer several
+    yes-or-no questions: the number of the one to watch.
 
     `rows` says how a dense output becomes rows where an input has several predictions: "pixels" for maps of
     logits (N, classes, H, W), or `PixelRows` with a stride; a function for boxes, or `FunctionRows`. Rows
@@ -50,6 +57,9 @@ class Network:
         pool: Pool | Mapping[str, Pool] | None = None,
         batch_size: int = 256,
         identity: str | None = None,
+        outputs: str | None = None,
+        output: Choice = None,
+        label: int | None = None,
         rows: str | RowFunction | PredictionRows | None = None,
         ignore_index: int = IGNORED,
     ) -> None:
@@ -69,54 +79,12 @@ class Network:
         self.pool = pool
         self.batch_size = batch_size
         self.identity = identity
+        self.output = output
+        self.reader = OutputReader(self._name, outputs, label)
         self.rows = prediction_rows(rows)
         self.ignore_index = ignore_index
         self.form: Form = {}
         self._check_layers()
-
-    @staticmethod
-    def from_huggingface(
-        model: nn.Module,
-        tokenizer: Any,
-        layers: str | Sequence[str] = PENULTIMATE,
-        max_length: int = 128,
-        *,
-        pool: Pool | Mapping[str, Pool] | None = None,
-        batch_size: int = 32,
-    ) -> "Network":
-        """A sequence classifier of the transformers library, which takes texts: see `HuggingFaceNetwork`."""
-        from assay.network.huggingface import HuggingFaceNetwork
-
-        return HuggingFaceNetwork(
-            model, tokenizer, max_length=max_length, layers=layers, pool=pool, batch_size=batch_size
-        )
-
-    @staticmethod
-    def from_onnx(
-        path: str | PathLike[str],
-        layers: str | Sequence[str] = PENULTIMATE,
-        *,
-        logits: str | None = None,
-        pool: Pool | Mapping[str, Pool] | None = None,
-        batch_size: int = 256,
-    ) -> "Network":
-        """An ONNX file as a black box without gradients: see `OnnxNetwork`."""
-        from assay.network.onnx import OnnxNetwork
-
-        return OnnxNetwork(path, layers, logits=logits, pool=pool, batch_size=batch_size)
-
-    @staticmethod
-    def from_function(
-        function: Callable[..., Any],
-        identity: str | None = None,
-        *,
-        outputs: str = "probabilities",
-        batch_size: int = 256,
-    ) -> "Network":
-        """A function of arrays, such as the `predict_proba` of a forest: see `FunctionNetwork`."""
-        from assay.network.function import FunctionNetwork
-
-        return FunctionNetwork(function, identity, outputs=outputs, batch_size=batch_size)
 
     def watching(self, layers: Sequence[str]) -> "Network":
         """The same network that also watches these layers; itself if it already does."""
@@ -228,6 +196,7 @@ class Network:
             self.encode,
             batch_size or self.batch_size,
             allow_nonfinite,
+            label=self.reader.label,
             dense=self.rows is not None,
             ignore_index=self.ignore_index,
             **options,
@@ -255,6 +224,15 @@ class Network:
         return inputs
 
     @property
+    def outputs(self) -> str | None:
+        """What the network returns, as stated or recognised; None until rows have shown it."""
+        return self.reader.kind
+
+    def read_as(self, outputs: str) -> None:
+        """Read outputs as a file says that they were read when it was saved; `load` calls it."""
+        self.reader.read_as(outputs)
+
+    @property
     def embeds(self) -> bool:
         """Whether inputs change their form before they can be differentiated."""
         return type(self).embed is not Network.embed
@@ -280,8 +258,10 @@ class Network:
         return module_identity(self.module)
 
     def _settings(self) -> dict[str, Any]:
-        """Settings that logits and features also depend on."""
-        return {"pool": named_pool(self.pool)} | ({} if self.rows is None else self.rows.stated())
+        """Settings that logits and features also depend on; what outputs are, only where it was stated."""
+        stated = {"outputs": self.reader.stated, "output": self.output, "label": self.reader.label}
+        known = {name: value for name, value in stated.items() if value is not None}
+        return {"pool": named_pool(self.pool)} | known | ({} if self.rows is None else self.rows.stated())
 
     def _with_layers(self, layers: tuple[str, ...]) -> "Network":
         wider = copy(self)
@@ -306,14 +286,25 @@ class Network:
         count = length(inputs)
         if self.rows is None:
             return BatchRows(*self._forward(inputs, layers), input_count=count)
-        found = self.rows.trace(*self._outputs(inputs, layers), count)
-        return BatchRows(found.logits, found.features, source=found.source, input_count=count)
+        output, features = self._outputs(inputs, layers)
+        if self.rows.of_scores:
+            output = chosen_output(output, self.output, count, self._name)
+        found = self.rows.trace(output, features, count)
+        if found.logits.shape[1] == 1 and self.reader.stated is None:
+            raise InputError(
+                f"expected scores of at least two classes per prediction from {self._name}, got one number; "
+                'pass outputs="logits" or "probabilities" if it answers yes or no (regression is not judged)'
+            )
+        logits = self.reader.logits(found.logits, len(found))
+        return BatchRows(logits, found.features, source=found.source, input_count=count)
 
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits and pooled features of one batch, on the module's device."""
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
         output, features = self._run_watched(inputs, layers, partial(self._row, mask))
-        return _logits(output, length(inputs)), features
+        count = length(inputs)
+        scores = chosen_output(output, self.output, count, self._name)
+        return self.reader.logits(scores, count), features
 
     def _outputs(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Any, dict[str, Tensor]]:
         """What the module and its layers put out for one batch, as it is or, if it is a function, as `pool`
@@ -344,6 +335,11 @@ class Network:
         """One row of features per input from a layer's output."""
         layer = None if name == PENULTIMATE else self._plain_module.get_submodule(name)
         return pooled(output, layer, self._pool_of(name), mask).float()
+
+    @property
+    def _name(self) -> str:
+        """For messages: what the user knows the network by."""
+        return type(self.module).__name__
 
     def _pool_of(self, name: str) -> Pool | None:
         return self.pool.get(name) if isinstance(self.pool, Mapping) else self.pool
@@ -381,17 +377,3 @@ def _first_weight(parts: Iterable[nn.Module]) -> Tensor:
             if weight is not None and weight.is_floating_point():
                 return weight
     return torch.empty(0)
-
-
-def _logits(output: Any, count: int) -> Tensor:
-    """The class scores in what the module returned."""
-    if isinstance(output, Mapping) and "logits" in output:
-        output = output["logits"]
-    logits = first_tensor(getattr(output, "logits", output), "the module")
-    if logits.ndim != 2 or logits.shape[1] < 2 or len(logits) != count:
-        raise InputError(
-            f"expected logits of shape ({count}, classes) with at least two classes, got "
-            f"{tuple(logits.shape)}; wrap the module so that it returns one row of class scores per input, "
-            "or for maps of class scores pass rows='pixels'"
-        )
-    return logits.float()

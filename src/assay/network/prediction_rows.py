@@ -11,6 +11,7 @@ from torch.nn.functional import interpolate
 from assay.errors import InputError
 from assay.labels import class_numbers
 from assay.network.feature_pooling import name_of
+from assay.outputs import LOGITS
 from assay.trace import Trace
 
 PIXELS = "pixels"
@@ -28,10 +29,13 @@ _LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
 class PredictionRows(ABC):
     """What `Network(module, rows=...)` takes."""
 
+    of_scores: bool
+    """Whether rows are made of the class scores alone, and not of everything that the module returns."""
+
     @abstractmethod
     def trace(self, output: Any, layers: Mapping[str, Tensor], count: int) -> Trace:
         """A row per prediction, with their sources, from what a module and its layers put out for `count`
-        inputs."""
+        inputs; class scores stand for logits as they come."""
 
     @abstractmethod
     def labels(self, known: Any, trace: Trace) -> Tensor:
@@ -53,6 +57,8 @@ class PixelRows(PredictionRows):
     Labels are maps (N, H, W) of class numbers in the size of the logits.
     """
 
+    of_scores = True
+
     def __init__(self, stride: int = 1, *, resampling: Resampling = "nearest") -> None:
         if stride < 1:
             raise InputError(f"expected a stride of at least 1, got {stride}; 1 takes every pixel")
@@ -64,18 +70,17 @@ class PixelRows(PredictionRows):
         self.resampling = resampling
 
     def trace(self, output: Any, layers: Mapping[str, Tensor], count: int) -> Trace:
-        if not isinstance(output, Tensor) or output.ndim < 3 or output.shape[1] < 2 or len(output) != count:
+        if not isinstance(output, Tensor) or output.ndim < 3 or len(output) != count:
             found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise InputError(
-                f"expected logits of shape ({count}, classes, height, width) with at least two classes, got "
-                f"{found}; for another output pass rows=, a function that makes rows of it (regression is "
-                "not judged)"
+                f"expected class scores of shape ({count}, classes, height, width), got {found}; choose "
+                "another output with output=, or pass rows=, a function that makes rows of it"
             )
         space = output.shape[2:]
         logits = self._rows(output, space)
         source = torch.arange(count).repeat_interleave(len(logits) // max(1, count))
         features = {name: self._features(name, value, space, source) for name, value in layers.items()}
-        return Trace(logits, features, source=source, input_count=count)
+        return Trace(logits, features, source=source, input_count=count, outputs=LOGITS)
 
     def labels(self, known: Any, trace: Trace) -> Tensor:
         maps = torch.as_tensor(known)
@@ -137,6 +142,8 @@ class FunctionRows(PredictionRows):
     are one number per row.
     """
 
+    of_scores = False
+
     def __init__(self, function: RowFunction, labels: LabelFunction | None = None) -> None:
         if not callable(function) or not (labels is None or callable(labels)):
             raise InputError(
@@ -160,6 +167,7 @@ class FunctionRows(PredictionRows):
             {str(name): value.float() for name, value in features.items()},
             source=source,
             input_count=count,
+            outputs=LOGITS,
         )
         return trace if order is None else trace[order]
 
@@ -189,7 +197,7 @@ class FunctionRows(PredictionRows):
             and isinstance(source, Tensor)
             and isinstance(features, Mapping)
             and logits.ndim == 2
-            and logits.shape[1] >= 2
+            and logits.shape[1] >= 1
             and source.shape == logits.shape[:1]
         ):
             raise InputError(

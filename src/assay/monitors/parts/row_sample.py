@@ -8,6 +8,7 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.monitors.parts.reservoir import Reservoir
 from assay.network.inputs import rows as rows_of
+from assay.outputs import LOGITS
 from assay.trace import Inputs, Trace, concatenated
 
 Part = tuple[str, str]
@@ -51,9 +52,9 @@ class TraceSample:
             rows.get(("labels", "")),
         )
         if ("source", "") not in rows:
-            return Trace(*parts, inputs)
+            return Trace(*parts, inputs, outputs=LOGITS)
         source = self._inputs.places(rows["source", ""])
-        return Trace(*parts, self._inputs.inputs, source, len(self._inputs.numbers))
+        return Trace(*parts, self._inputs.inputs, source, len(self._inputs.numbers), outputs=LOGITS)
 
 
 class _SourceInputs:
