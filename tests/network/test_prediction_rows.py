@@ -1,5 +1,7 @@
 """Dense outputs become the rows that a loop over inputs and pixels, or boxes, gives."""
 
+import numpy as np
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -212,6 +214,51 @@ def test_scores_of_pixels_are_read_as_those_of_inputs_are(module, images, maps):
     yes = assay.Network(Softmax(lambda logits: logits[:, :1]), layers=(), rows="pixels", outputs="logits")
     trace = yes.observe((images, (maps == 0).long()))
     assert torch.allclose(trace.logits[:, 1] - trace.logits[:, 0], module(images)[:, 0].flatten(), atol=1e-6)
+
+
+def test_files_and_functions_have_rows_too(module, images, maps, tmp_path):
+    from assay.network.graph import traced
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = module
+
+        def forward(self, inputs):
+            maps = self.inner(inputs)
+            return maps, maps.mean(dim=1)
+
+    expected = assay.Network(module, layers="body", rows=PixelRows(2)).observe((images, maps))
+    path = tmp_path / "maps.onnx"
+    path.write_bytes(traced(Both(), [images[:2]], ["images"], ["maps", "mean"]).SerializeToString())
+    body = next(node.output[0] for node in onnx.load(path).graph.node if node.op_type == "Conv")
+    file = assay.Network.from_onnx(path, body, rows=PixelRows(2), output="maps")
+    found = file.watching([]).observe((images, maps))
+    assert torch.allclose(found.logits, expected.logits, atol=1e-5)
+    assert torch.allclose(found.features[body], expected.features["body"], atol=1e-5)
+    assert torch.equal(found.source, expected.source)
+
+    def corners(output, layers):
+        assert set(output) == {"maps", "mean"}
+        return output["maps"][:, :, 0, 0], torch.arange(len(output["maps"])), {body: layers[body][:, :, 0, 0]}
+
+    by_function = assay.Network.from_onnx(path, body, rows=corners).observe(images)
+    assert torch.allclose(by_function.logits, module(images)[:, :, 0, 0].detach(), atol=1e-5)
+
+    def shares(batch):
+        return module(torch.from_numpy(batch)).softmax(dim=1).detach().numpy()
+
+    function = assay.Network.from_function(shares, "maps-1", rows=PixelRows(2))
+    broken = images.clone()
+    broken[1, 0, 0, 0] = torch.nan
+    trace = function.observe(broken, allow_nonfinite=True)
+    strange = trace.source == 1
+    assert torch.isnan(trace.logits[strange]).all()
+    assert torch.allclose(trace.probabilities[~strange], expected.probabilities[~strange], atol=1e-6)
+    first = assay.Network.from_function(
+        shares, "maps-2", rows=lambda output, _: (output[:, :, 0, 0], np.arange(len(output)))
+    )
+    assert first.observe(images).source.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_a_network_is_known_by_its_rows(module):

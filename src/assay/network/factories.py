@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from assay.labels import IGNORED
 from assay.network.chosen_output import Choice
 from assay.network.feature_pooling import Pool
+from assay.network.prediction_rows import PredictionRows, RowFunction
 from assay.network.taps import PENULTIMATE
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ class NetworkFactories:
         output: Choice = None,
         label: int | None = None,
         logits: str | None = None,
+        rows: str | RowFunction | PredictionRows | None = None,
+        ignore_index: int = IGNORED,
     ) -> "Network":
         """An ONNX file as a black box without gradients: see `OnnxNetwork`."""
         from assay.network.onnx import OnnxNetwork
@@ -69,6 +73,8 @@ class NetworkFactories:
             output=output,
             label=label,
             logits=logits,
+            rows=rows,
+            ignore_index=ignore_index,
         )
 
     @staticmethod
@@ -80,10 +86,19 @@ class NetworkFactories:
         outputs: str | None = "probabilities",
         output: Choice = None,
         label: int | None = None,
+        rows: str | RowFunction | PredictionRows | None = None,
+        ignore_index: int = IGNORED,
     ) -> "Network":
         """A function of arrays, such as the `predict_proba` of a forest: see `FunctionNetwork`."""
         from assay.network.function import FunctionNetwork
 
         return FunctionNetwork(
-            function, identity, batch_size=batch_size, outputs=outputs, output=output, label=label
+            function,
+            identity,
+            batch_size=batch_size,
+            outputs=outputs,
+            output=output,
+            label=label,
+            rows=rows,
+            ignore_index=ignore_index,
         )

@@ -1,6 +1,7 @@
 """Python functions as networks: any `predict_proba`, a black box without layers, weights or gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError
+from assay.labels import IGNORED
 from assay.network.chosen_output import Choice, chosen_output
+from assay.network.gathered_rows import BatchRows
 from assay.network.graph import NetworkGraph
-from assay.network.inputs import each
+from assay.network.inputs import each, length
 from assay.network.network import Network
+from assay.network.prediction_rows import PredictionRows, RowFunction
 from assay.outputs import PROBABILITIES
 from assay.trace import Inputs
 
@@ -40,6 +44,8 @@ class FunctionNetwork(Network):
         outputs: str | None = PROBABILITIES,
         output: Choice = None,
         label: int | None = None,
+        rows: str | RowFunction | PredictionRows | None = None,
+        ignore_index: int = IGNORED,
     ) -> None:
         if not callable(function) or isinstance(function, nn.Module):
             raise InputError(
@@ -54,6 +60,8 @@ class FunctionNetwork(Network):
             outputs=outputs,
             output=output,
             label=label,
+            rows=rows,
+            ignore_index=ignore_index,
         )
 
     def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
@@ -74,10 +82,21 @@ class FunctionNetwork(Network):
 
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         finite = _finite_rows(inputs)
-        finite_inputs = each(inputs, lambda tensor: tensor.cpu().nan_to_num(0.0, 0.0, 0.0))
-        answer = self._checked_answer(self._run(finite_inputs), len(finite))
+        answer = self._checked_answer(self._run(_without_strange_numbers(inputs)), len(finite))
         logits = self.reader.logits(answer, len(finite))
         return logits.masked_fill(~finite[:, None], torch.nan), {}
+
+    def _batch_rows(self, inputs: Inputs, layers: Sequence[str]) -> BatchRows:
+        found = super()._batch_rows(inputs, layers)
+        if found.source is None:
+            return found
+        strange = ~_finite_rows(inputs)[found.source]
+        return replace(found, logits=found.logits.masked_fill(strange[:, None], torch.nan))
+
+    def _outputs(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Any, dict[str, Tensor]]:
+        answer = self._run(_without_strange_numbers(inputs))
+        alone = self.rows is not None and self.rows.of_scores
+        return self._read_by_rows(_tensors(answer) if alone else answer, length(inputs)), {}
 
     def _checked_answer(self, answer: Any, count: int) -> Tensor:
         """The class scores in what the function returned, all of them numbers."""
@@ -125,6 +144,11 @@ def _tensors(answer: Any) -> Any:
         return [_tensors(part) for part in answer]
     tensor = answer if isinstance(answer, Tensor) else torch.as_tensor(np.asarray(answer))
     return tensor.detach().cpu()
+
+
+def _without_strange_numbers(inputs: Inputs) -> Inputs:
+    """On the CPU, with zeros for NaN and infinity."""
+    return each(inputs, lambda tensor: tensor.cpu().nan_to_num(0.0, 0.0, 0.0))
 
 
 def _finite_rows(inputs: Inputs) -> Tensor:

@@ -286,10 +286,7 @@ class Network(NetworkFactories):
         count = length(inputs)
         if self.rows is None:
             return BatchRows(*self._forward(inputs, layers), input_count=count)
-        output, features = self._outputs(inputs, layers)
-        if self.rows.of_scores:
-            output = chosen_output(output, self.output, count, self._name)
-        found = self.rows.trace(output, features, count)
+        found = self.rows.trace(*self._outputs(inputs, layers), count)
         if found.logits.shape[1] == 1 and self.reader.stated is None:
             raise InputError(
                 f"expected scores of at least two classes per prediction from {self._name}, got one number; "
@@ -307,9 +304,15 @@ class Network(NetworkFactories):
         return self.reader.logits(scores, count), features
 
     def _outputs(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Any, dict[str, Tensor]]:
-        """What the module and its layers put out for one batch, as it is or, if it is a function, as `pool`
-        has it."""
-        return self._run_watched(inputs, layers, self._unpooled)
+        """What `rows` reads of the module, and the outputs of the layers: as they are or, if `pool` is a
+        function, as it has them."""
+        output, features = self._run_watched(inputs, layers, self._unpooled)
+        return self._read_by_rows(output, length(inputs)), features
+
+    def _read_by_rows(self, output: Any, count: int) -> Any:
+        """The class scores alone, where `rows` reads no more than that."""
+        alone = self.rows is not None and self.rows.of_scores
+        return chosen_output(output, self.output, count, self._name) if alone else output
 
     def _run_watched(
         self, inputs: Inputs, layers: Sequence[str], read: Callable[[str, Tensor], Tensor]

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
@@ -188,7 +189,7 @@ class FunctionRows(PredictionRows):
         return f"FunctionRows({name_of(self.function)})"
 
     def _answer(self, found: Any) -> tuple[Tensor, Tensor, Mapping[str, Tensor]]:
-        parts = tuple(found) if isinstance(found, tuple | list) else (found,)
+        parts = tuple(map(_as_tensors, found if isinstance(found, tuple | list) else (found,)))
         logits, source = parts[0], parts[1] if len(parts) > 1 else None
         features = parts[2] if len(parts) > 2 else {}
         if not (
@@ -219,6 +220,13 @@ def prediction_rows(asked: Any) -> PredictionRows | None:
         f"expected rows to be {PIXELS!r}, a function, PixelRows or FunctionRows, got {asked!r}; leave it out "
         "for a row per input"
     )
+
+
+def _as_tensors(part: Any) -> Any:
+    """Arrays as tensors, also those in a dict; anything else as it is."""
+    if isinstance(part, Mapping):
+        return {name: _as_tensors(value) for name, value in part.items()}
+    return torch.as_tensor(part) if isinstance(part, np.ndarray) else part
 
 
 def _described(parts: tuple[Any, ...]) -> str:
