@@ -6,6 +6,7 @@ from . import check as check
 from . import data as data
 from . import errors as errors
 from . import faults as faults
+from . import guard as guard
 from . import mira as mira
 from . import monitors as monitors
 from . import omniinput as omniinput

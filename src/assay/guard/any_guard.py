@@ -40,6 +40,11 @@ class AnyGuard(ABC):
 
     @property
     @abstractmethod
+    def separable(self) -> bool:
+        """Whether network and monitor can be run and timed apart, as the benchmark does."""
+
+    @property
+    @abstractmethod
     def monitor_name(self) -> str:
         """The class of the monitor."""
 

@@ -153,6 +153,10 @@ class Guard(AnyGuard):
         return self.network.layers
 
     @property
+    def separable(self) -> bool:
+        return True
+
+    @property
     def monitor_name(self) -> str:
         return type(self.monitor).__name__
 

@@ -78,6 +78,10 @@ class OnnxGuard(AnyGuard):
         return tuple(name.removeprefix(FEATURES) for name in names if name.startswith(FEATURES))
 
     @property
+    def separable(self) -> bool:
+        return False
+
+    @property
     def monitor_name(self) -> str:
         return str(self.metadata["monitor"]).partition("(")[0]
 
