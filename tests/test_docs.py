@@ -70,6 +70,18 @@ def test_every_monitor_is_documented(name):
     assert described(name), f"{name} stands in no page of docs/"
 
 
+def test_the_table_for_contributors_shows_every_package():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    parts = [f"{path.name}/" if path.is_dir() else path.name for path in (ROOT / "src" / "assay").iterdir()]
+    shown = {
+        part
+        for row in re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
+        for part in re.findall(r"`(.*?)`", row)
+    }
+    hidden = {"__init__.py", "__init__.pyi", "__main__.py", "__pycache__/", "py.typed", "version.py"}
+    assert set(parts) - hidden == shown
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help_with_an_example(command):
     result = CliRunner().invoke(app, [command, "--help"])
