@@ -123,7 +123,7 @@ REFUSED = {
     "Mahalanobis": (lambda: Mahalanobis(network=SOME, magnitude=0.01), "gradient"),
     "MonteCarloDropout": (lambda: monitors.MonteCarloDropout(SOME), "runs a network again"),
     "ODIN": (lambda: monitors.ODIN(SOME), "gradient"),
-    "Rule": (lambda: monitors.Rule(lambda trace: trace.logits[:, 0] > 0), "code of its user"),
+    "Rule": (lambda: monitors.Rule(lambda trace: trace.logits[:, 0] > 0), "user code"),
     "AnyOf": (lambda: monitors.AnyOf([Energy(), monitors.ODIN(SOME)]), "gradient"),
     "TemperatureScaled": (lambda: monitors.TemperatureScaled(monitors.ODIN(SOME)), "gradient"),
 }

@@ -1,4 +1,4 @@
-"""Every public name, once. `assay/__init__.py` loads each from its room on first use (see lazy_loader)."""
+"""Every public name, once. `assay/__init__.py` loads each from its package on first use (see lazy_loader)."""
 
 from . import accuracy as accuracy
 from . import benchmark as benchmark

@@ -79,7 +79,7 @@ def run_benchmark(
 
 @dataclass(frozen=True, eq=False)
 class Readout:
-    """What one guard said about every row of a scenario, and how long it took."""
+    """One guard's predictions, scores and alarms for every row of a scenario, and the seconds they took."""
 
     predictions: NDArray[np.int64]
     confidences: NDArray[np.float64]
@@ -181,9 +181,9 @@ def _row(
         row |= all_measures(prefix, should, outcomes, readout.scores, settings)
     labels, answers = scenario.labels.numpy(), np.where(readout.alarm, CANCELLED, readout.predictions)
     clean = ~is_fault
-    for title, said in (("model_mcc", readout.predictions), ("system_mcc", answers)):
-        row |= answer_mcc(title, labels, said, settings)
-        row |= answer_mcc(f"clean_{title}", labels[clean], said[clean], settings)
+    for title, given in (("model_mcc", readout.predictions), ("system_mcc", answers)):
+        row |= answer_mcc(title, labels, given, settings)
+        row |= answer_mcc(f"clean_{title}", labels[clean], given[clean], settings)
     return row | {
         "clean_false_alarms": float(readout.alarm[clean].mean()) if clean.any() else float("nan"),
         "accuracy": float(correct.mean()),

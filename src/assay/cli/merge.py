@@ -60,7 +60,7 @@ def check_each_once(files: list[Path]) -> None:
 
 
 def _load_counts(path: Path) -> Any:
-    """What can be added: the file's object, or the histogram in it."""
+    """The counts in a file: its object, or the histogram in it."""
     import assay
     from assay.accuracy import PredictionCounts
     from assay.operation import WatchRecord
