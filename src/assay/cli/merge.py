@@ -55,7 +55,7 @@ def check_each_once(files: list[Path]) -> None:
             content = hashlib.blake2b(path.read_bytes()).digest()
             if content in seen:
                 again = "it twice" if path == seen[content] else f"the same in {seen[content]} and in {path}"
-                raise InputError(f"expected {path} once, got {again}; pass what each device counted once")
+                raise InputError(f"expected {path} once, got {again}; pass the counts of each device once")
             seen[content] = path
 
 
