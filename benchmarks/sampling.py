@@ -278,8 +278,11 @@ def speed(model: str, data: Path, seconds: float) -> None:
 
 def table() -> None:
     """For every method and problem, the evaluations after which every later checkpoint is within 0.1 nats."""
+    results = CACHE / "sampling.jsonl"
+    if not results.exists():
+        sys.exit(f"expected results in {results}, found none; run plain, blackbox or language first")
     found: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
-    for line in (CACHE / "sampling.jsonl").read_text().splitlines():
+    for line in results.read_text().splitlines():
         entry = json.loads(line)
         key = entry["method"], entry["problem"]
         found.setdefault(key, {}).setdefault(entry["seed"], {})[entry["evaluations"]] = entry["worst"]

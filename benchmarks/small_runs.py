@@ -24,12 +24,12 @@ RUNS = {
     "annotation": ["--annotators 2 --labels 40 --kills 1 --pause 0"],
     "faults": [""],
     "fleet": ["--data {data}/fashion-mnist --cache {work}/fleet --devices 8 --reshaped 1"],
-    "monitors": ["--only outputs odin guard --repeats 1"],
+    "monitors": ["--only outputs odin --repeats 1"],
     "observe": ["--repeats 1"],
     "published": ["--help"],  # the rest needs pytorch-ood and the authors' script for CoRP
     "runtime": ["onnx --rounds 1", "watch", "kill --times 1"],
     "sampling": [
-        "language --problem markov-core --evaluations 2e3 --seeds 1 --cache {work}",
+        "language --problem markov-core --evaluations 4e3 --seeds 1 --cache {work}",
         "table --cache {work}",
     ],
     "volatility": ["--windows 100 1000 --updates 2000 --rows 20000"],
