@@ -149,7 +149,7 @@ def _example(guard: "Guard", example: Any) -> Inputs:
         return inputs
     if not guard.network.form:
         raise InputError(
-            "expected a network that has observed inputs, whose shape the graph needs, got one that has not; "
+            "expected inputs to take shape and type from, got a network that has observed none; "
             "pass export(path, example=inputs[:1])"
         )
     return zeros_of(guard.network.form, 1)
