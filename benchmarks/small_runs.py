@@ -32,6 +32,7 @@ RUNS = {
         "language --problem markov-core --evaluations 4e3 --seeds 1 --cache {work}",
         "table --cache {work}",
     ],
+    "subjects": ["mlp-sensorless --rows 100"],
     "volatility": ["--windows 100 1000 --updates 2000 --rows 20000"],
     "papers/volatility_networks": ["ann cnn --epochs 1 --data {data} --cache {work}/volatility"],
     "papers/volatility": ["b --networks ann --rows 1000 --data {data} --cache {work}/volatility"],
