@@ -17,7 +17,7 @@ from assay.benchmark.result import BenchmarkResult
 from assay.benchmark.scenario import Scenario, check_scenario_labels
 from assay.engine import checked_engine, mapped
 from assay.errors import InputError, NotFittedError
-from assay.guard import CANCELLED, Guard
+from assay.guard import CANCELLED, AnyGuard, Guard
 from assay.statistics import check_level
 
 
@@ -110,10 +110,10 @@ def _row(
     row |= _input_measures(scenario, readout, settings)
     labels, answers = readout.labels, np.where(readout.alarm, CANCELLED, readout.predictions)
     clean, sources = ~is_fault, readout.sources
-    for title, said in (("model_mcc", readout.predictions), ("system_mcc", answers)):
-        row |= answer_mcc(title, labels, said, settings, sources)
+    for title, given in (("model_mcc", readout.predictions), ("system_mcc", answers)):
+        row |= answer_mcc(title, labels, given, settings, sources)
         of_clean = None if sources is None else sources[clean]
-        row |= answer_mcc(f"clean_{title}", labels[clean], said[clean], settings, of_clean)
+        row |= answer_mcc(f"clean_{title}", labels[clean], given[clean], settings, of_clean)
     return row | {
         "clean_false_alarms": float(readout.alarm[clean].mean()) if clean.any() else float("nan"),
         "accuracy": float(correct.mean()) if len(correct) else float("nan"),
@@ -145,9 +145,14 @@ def _check(
     level: float,
     resamples: int,
 ) -> None:
-    if not guards or not all(isinstance(guard, Guard) for guard in guards.values()):
-        raise InputError("expected guards as a dict of name to assay.Guard with at least one")
+    if not guards:
+        raise InputError("expected at least one guard, got none; pass {'name': guard}")
     for name, guard in guards.items():
+        if not isinstance(guard, AnyGuard) or not guard.separable:
+            raise InputError(
+                f"expected an assay.Guard, whose network and monitor can be timed apart, as {name!r}, got "
+                f"{type(guard).__name__}; pass {{'name': guard}}"
+            )
         if guard.threshold is None:
             raise NotFittedError(
                 f"expected calibrated guards, got {name!r} without threshold; call calibrate(trace) first"

@@ -11,16 +11,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.faults.symbols import (
-    LOST,
-    Corrupt,
-    chosen,
-    closed_up,
-    first,
-    pairs,
-    run,
-    with_pairs_swapped,
-)
+from assay.faults import symbols
 from assay.faults.template import check_severity
 
 VALUES = 256
@@ -36,7 +27,7 @@ class ByteFault:
 
     name: str
     category: str
-    corrupt: Corrupt
+    corrupt: symbols.Corrupt
     padding: int | None = None
     kind: str = "bytes"
 
@@ -45,7 +36,7 @@ class ByteFault:
         rows = _checked(inputs).long()
         free = (rows >= 0) & (rows < VALUES) & ~self._padded(rows)
         changed = self.corrupt(rows, free, severity, torch.Generator().manual_seed(seed))
-        return closed_up(changed, changed == LOST, self.padding or 0).to(inputs.dtype)
+        return symbols.closed_up(changed, changed == symbols.LOST, self.padding or 0).to(inputs.dtype)
 
     def _padded(self, rows: Tensor) -> Tensor:
         """The runs of padding at the ends of the rows."""
@@ -56,38 +47,38 @@ class ByteFault:
 
 def bit_flips(rows: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
     """One bit of 1, 2, 5, 10 or 20 % of the bytes is the wrong way round."""
-    struck = chosen(free, (0.01, 0.02, 0.05, 0.1, 0.2)[severity - 1], generator)
+    struck = symbols.chosen(free, (0.01, 0.02, 0.05, 0.1, 0.2)[severity - 1], generator)
     bits = 1 << torch.randint(0, 8, rows.shape, generator=generator)
     return torch.where(struck, rows ^ bits, rows)
 
 
 def byte_noise(rows: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
     """2, 5, 10, 20 or 40 % of the bytes are others, each as likely as any."""
-    struck = chosen(free, (0.02, 0.05, 0.1, 0.2, 0.4)[severity - 1], generator)
+    struck = symbols.chosen(free, (0.02, 0.05, 0.1, 0.2, 0.4)[severity - 1], generator)
     step = torch.randint(1, VALUES, rows.shape, generator=generator)
     return torch.where(struck, (rows + step) % VALUES, rows)
 
 
 def lost_bytes(rows: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
     """1, 2, 5, 10 or 20 % of the bytes are missing, and those behind move up."""
-    struck = chosen(free, (0.01, 0.02, 0.05, 0.1, 0.2)[severity - 1], generator)
-    return rows.masked_fill(struck, LOST)
+    struck = symbols.chosen(free, (0.01, 0.02, 0.05, 0.1, 0.2)[severity - 1], generator)
+    return rows.masked_fill(struck, symbols.LOST)
 
 
 def zero_block(rows: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
     """One run of 5, 10, 20, 40 or 80 % of the bytes reads as zero, as from a bad sector."""
-    return rows.masked_fill(run(free, (0.05, 0.1, 0.2, 0.4, 0.8)[severity - 1], generator), 0)
+    return rows.masked_fill(symbols.run(free, (0.05, 0.1, 0.2, 0.4, 0.8)[severity - 1], generator), 0)
 
 
 def byte_order(rows: Tensor, free: Tensor, severity: int, _: torch.Generator) -> Tensor:
     """The first 20, 40, 60, 80 or 100 % of the pairs of bytes come in the other byte order."""
-    return with_pairs_swapped(rows, first(pairs(free).all(dim=2), severity / 5))
+    return symbols.with_pairs_swapped(rows, symbols.first(symbols.pairs(free).all(dim=2), severity / 5))
 
 
 def truncation(rows: Tensor, free: Tensor, severity: int, _: torch.Generator) -> Tensor:
     """Only the first 80, 60, 40, 25 or 10 % of the bytes arrive, at least one."""
-    kept = first(free, (0.8, 0.6, 0.4, 0.25, 0.1)[severity - 1])
-    return rows.masked_fill(free & ~kept, LOST)
+    kept = symbols.first(free, (0.8, 0.6, 0.4, 0.25, 0.1)[severity - 1])
+    return rows.masked_fill(free & ~kept, symbols.LOST)
 
 
 def byte_faults(*, padding: int | None = None) -> dict[str, ByteFault]:

@@ -24,8 +24,8 @@ Corrupt: TypeAlias = Callable[[Tensor, int, torch.Generator], Tensor]
 
 
 class Template(Protocol):
-    """What every fault has; `kind` says what inputs it takes: "image", "tabular", "text", "tokens" or
-    "bytes"."""
+    """The attributes of every fault; `kind` is the kind of input it takes: "image", "tabular", "text",
+    "tokens" or "bytes"."""
 
     @property
     def name(self) -> str: ...

@@ -1,4 +1,4 @@
-"""What a guard says of some inputs."""
+"""Verdict: the predictions, scores and alarms of a guard."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ from assay.table import tabled
 from assay.trace import Trace
 
 CANCELLED = -1
-"""What stands in `accepted_predictions` where the guard raised the alarm."""
+"""The value in `accepted_predictions` where the guard raised the alarm."""
 
 
 @storable("Verdict")
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """What the guard says of N predictions: these, the monitor's scores, and the alarms.
+    """A guard's verdict on N predictions: these, the monitor's scores, and the alarms.
 
     Where an input has several predictions, `source` is the number of the input that each came from, and
     `per_input` is the verdict on whole inputs.

@@ -119,24 +119,15 @@ class Network(NetworkFactories):
             gathered.add(rows, inputs if keep_inputs and kept is None else None)
         return gathered.trace(kept, batches.ignored)
 
-    def stream(
-        self,
-        data: Any,
-        keep_inputs: bool = False,
-        *,
-        batch_size: int | None = None,
-        allow_nonfinite: bool = False,
-        transform: Transform | None = None,
-        columns: Columns | None = None,
-    ) -> Iterator[Trace]:
+    def stream(self, data: Any, keep_inputs: bool = False, **options: Any) -> Iterator[Trace]:
         """A Trace per batch, each made when it is asked for, so that memory does not grow with the data.
 
         `data` is any iterable of batches (a generator, a list, a WebLoader), or of items with a label each,
-        a dataset of Hugging Face as it is, or anything that `observe` takes. Together the Traces are what
-        `observe` gives: `Trace.concatenate(network.stream(data))`. `assay.monitors.fit_together` fits several
-        monitors on one stream.
+        a dataset of Hugging Face as it is, or anything that `observe` takes; `options` are those of
+        `observe`. Together the Traces are what `observe` gives: `Trace.concatenate(network.stream(data))`.
+        `assay.monitors.fit_together` fits several monitors on one stream.
         """
-        batches = self.batches(data, batch_size, allow_nonfinite, transform=transform, columns=columns)
+        batches = self.batches(data, **options)
         counted = 0
         for inputs, rows in self._observed(batches):
             gathered = GatheredRows()
