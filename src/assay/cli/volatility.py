@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.options import ForMachines, Report, not_negative
-from assay.cli.path_options import path_and_options, said_for_paths
+from assay.cli.path_options import errors_in_path_syntax, path_and_options
 from assay.cli.places import Written, write_figure
 from assay.cli.status import ALARM, FINE, UNDECIDED
 from assay.errors import InputError
@@ -153,7 +153,7 @@ def _chunks(source: str) -> Iterator["Array"]:
         )
     if "columns" in options:
         options["columns"] = tuple(options["columns"].split(","))
-    with said_for_paths(path):
+    with errors_in_path_syntax(path):
         yield from probability_chunks(path, **options)
 
 

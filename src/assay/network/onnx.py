@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from assay.errors import InputError
 from assay.network.chosen_output import Choice
-from assay.network.feature_pooling import Pool, pooled
+from assay.network.feature_pooling import pooled
 from assay.network.graph import NetworkGraph
 from assay.network.inputs import length
 from assay.network.network import Network
@@ -57,13 +57,13 @@ class OnnxNetwork(Network):
         path: str | PathLike[str],
         layers: str | Sequence[str] = PENULTIMATE,
         *,
-        pool: Pool | Mapping[str, Pool] | None = None,
-        batch_size: int = 256,
         outputs: str | None = None,
         output: Choice = None,
         label: int | None = None,
         logits: str | None = None,
+        **options: Any,
     ) -> None:
+        """`options` are those of `Network`: pool and batch_size."""
         if logits is not None:
             outputs, output = LOGITS, logits
         self.file = OnnxGraph(path)
@@ -77,9 +77,7 @@ class OnnxNetwork(Network):
             for name in layer_names
         }
         session = OnnxSession(self.file, [self.logits, *self.tensors.values()])
-        super().__init__(
-            session, (), pool=pool, batch_size=batch_size, outputs=outputs, output=output, label=label
-        )
+        super().__init__(session, (), outputs=outputs, output=output, label=label, **options)
         self.layers = layer_names
         if scores.behind:
             self.reader.takes_logits(several=scores.behind == SIGMOID)
