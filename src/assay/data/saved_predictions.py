@@ -138,7 +138,7 @@ def _checked(values: Any, file: Path) -> Array:
 
 def read_probability_array(file: Path) -> Array:
     """The array of probabilities in an npz or npy file, unchecked."""
-    return numbers(_arrays(file, None)[0])
+    return numbers(_arrays(existing_file(file), None)[0])
 
 
 def _from_arrays(file: Path, label: str | int | None) -> SavedPredictions:

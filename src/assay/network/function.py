@@ -9,13 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError
-from assay.labels import IGNORED
-from assay.network.chosen_output import Choice, chosen_output
+from assay.network.chosen_output import chosen_output
 from assay.network.gathered_rows import BatchRows
 from assay.network.graph import NetworkGraph
 from assay.network.inputs import each, length
 from assay.network.network import Network
-from assay.network.prediction_rows import PredictionRows, RowFunction
 from assay.outputs import PROBABILITIES
 from assay.trace import Inputs
 
@@ -40,29 +38,16 @@ class FunctionNetwork(Network):
         function: Callable[..., Any],
         identity: str | None = None,
         *,
-        batch_size: int = 256,
         outputs: str | None = PROBABILITIES,
-        output: Choice = None,
-        label: int | None = None,
-        rows: str | RowFunction | PredictionRows | None = None,
-        ignore_index: int = IGNORED,
+        **options: Any,
     ) -> None:
+        """`options` are those of `Network`: batch_size, output, label, rows and ignore_index."""
         if not callable(function) or isinstance(function, nn.Module):
             raise InputError(
                 f"expected a function of arrays, got {type(function).__name__}; pass predict_proba itself, "
                 "and a torch module to assay.Network(module)"
             )
-        super().__init__(
-            ArrayFunction(function),
-            (),
-            batch_size=batch_size,
-            identity=identity,
-            outputs=outputs,
-            output=output,
-            label=label,
-            rows=rows,
-            ignore_index=ignore_index,
-        )
+        super().__init__(ArrayFunction(function), (), identity=identity, outputs=outputs, **options)
 
     def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
         raise InputError(

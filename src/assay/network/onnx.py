@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError
-from assay.labels import IGNORED
 from assay.network.chosen_output import Choice
-from assay.network.feature_pooling import Pool, pooled
+from assay.network.feature_pooling import pooled
 from assay.network.graph import NetworkGraph
 from assay.network.inputs import length
 from assay.network.network import Network
@@ -59,15 +58,14 @@ class OnnxNetwork(Network):
         path: str | PathLike[str],
         layers: str | Sequence[str] = PENULTIMATE,
         *,
-        pool: Pool | Mapping[str, Pool] | None = None,
-        batch_size: int = 256,
         outputs: str | None = None,
         output: Choice = None,
         label: int | None = None,
         logits: str | None = None,
         rows: str | RowFunction | PredictionRows | None = None,
-        ignore_index: int = IGNORED,
+        **options: Any,
     ) -> None:
+        """`options` are those of `Network`: pool, batch_size and ignore_index."""
         if logits is not None:
             outputs, output = LOGITS, logits
         self.file = OnnxGraph(path)
@@ -82,17 +80,7 @@ class OnnxNetwork(Network):
         }
         read = self.file.outputs if whole else [self.logits]
         session = OnnxSession(self.file, [*read, *self.tensors.values()])
-        super().__init__(
-            session,
-            (),
-            pool=pool,
-            batch_size=batch_size,
-            outputs=outputs,
-            output=output,
-            label=label,
-            rows=rule,
-            ignore_index=ignore_index,
-        )
+        super().__init__(session, (), outputs=outputs, output=output, label=label, rows=rule, **options)
         self.layers = layer_names
         if scores.behind:
             self.reader.takes_logits(several=scores.behind == SIGMOID)
