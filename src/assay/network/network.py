@@ -11,21 +11,25 @@ from torch import Tensor, nn
 
 from assay.engine import progress
 from assay.errors import AssayError, GradientError, InputError
-from assay.identity import COMPILED, digest, module_identity
+from assay.identity import digest, module_identity
 from assay.labels import check_labels
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
+from assay.network.compiled import as_written, uncompiled
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.graph import NetworkGraph, traced_network
+from assay.network.graph_modules import as_module
 from assay.network.inputs import Form, described, form_of, length, perturbable, replaced, shapes
-from assay.network.taps import PENULTIMATE, evaluating, first_tensor, layer_outputs, modules_of, thinned
+from assay.network.listening import check_layers, input_advice, listening, silence
+from assay.network.taps import PENULTIMATE, evaluating, first_tensor, modules_of, thinned
 from assay.trace import Inputs, Trace
 
 
 class Network:
     """A classifier and the layers to watch.
 
-    `layers` are module names, or "penultimate": the input of the last Linear that runs in the forward pass.
+    `layers` are module names, or "penultimate": what goes into the layer that makes the logits, which is the
+    last Linear that runs, or a convolution with one channel per class that runs after it (`heads.py`).
     `pool` overrides how a layer's output becomes one row per input (`assay.network.feature_pooling`): for all
     layers, or a dict for some. A module may return logits, an object with `.logits`, or a tuple whose first
     tensor is the logits. Always runs in evaluation mode and leaves the module as it was.
@@ -43,6 +47,7 @@ class Network:
         batch_size: int = 256,
         identity: str | None = None,
     ) -> None:
+        module = as_module(module)
         if not isinstance(module, nn.Module):
             raise InputError(
                 f"expected a torch.nn.Module, got {type(module).__name__}; for a file use Network.from_onnx"
@@ -60,6 +65,7 @@ class Network:
         self.batch_size = batch_size
         self.identity = identity
         self.form: Form = {}
+        self._classes: int | None = None
         self._check_layers()
 
     @staticmethod
@@ -163,7 +169,14 @@ class Network:
             with torch.enable_grad():
                 logits, features = self._forward(replaced(part, moving), self.layers)
                 trace = Trace(logits.cpu(), {name: row.cpu() for name, row in features.items()}, known)
-                (gradient,) = torch.autograd.grad(objective(trace).sum(), moving)
+                total = objective(trace).sum()
+                gradient = _gradient(total, moving)
+            if gradient is None:
+                raise GradientError(
+                    f"expected a network with gradients, got {type(self.module).__name__}, through which "
+                    "none pass, as with quantised layers; use the module before quantisation, or a method "
+                    "that needs only logits and features"
+                )
             gradients.add(gradient)
         return gradients.tensor()
 
@@ -228,27 +241,36 @@ class Network:
 
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits and pooled features of one batch, on the module's device."""
-        parts = modules_of(self.module)  # for every batch: the module may change in between
+        module = uncompiled(self.module)
+        parts = modules_of(module)  # for every batch: the module may change in between
         weight = _first_weight(parts)
         inputs = placed(inputs, weight.device, weight.dtype)
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
         row = partial(self._row, mask)
-        with evaluating(parts), layer_outputs(self._plain_module, layers, parts, row) as features:
-            logits = _logits(self._run(inputs), length(inputs))
-        self._check_layers_ran(features, layers)
-        return logits, {name: features[name] for name in layers}
+        with (
+            evaluating(parts),
+            as_written(parts),
+            listening(module, layers, parts, self._classes, row) as taps,
+        ):
+            logits = _logits(self._run(inputs, taps.run), length(inputs))
+        self._classes = logits.shape[1]
+        features = taps.features(layers, self._classes)
+        if missing := [name for name in layers if name not in features]:
+            raise silence(missing[0], module, partial(self._run, inputs, module))
+        return logits, features
 
-    def _run(self, inputs: Inputs) -> Any:
+    def _run(self, inputs: Inputs, run: Callable[..., Any] | None = None) -> Any:
         if _requires_grad(inputs) and not getattr(self.module, "differentiable", True):
             raise GradientError(
                 f"expected a network with gradients, got the black box {type(self.module).__name__}; use a "
                 "method that needs only logits and features, or the original torch module"
             )
         try:
-            return self.module(inputs) if isinstance(inputs, Tensor) else self.module(**inputs)
+            run = run or self.module
+            return run(inputs) if isinstance(inputs, Tensor) else run(**inputs)
         except (AssayError, torch.OutOfMemoryError):
             raise
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        except (RuntimeError, ValueError, IndexError, TypeError, AssertionError) as error:
             if isinstance(inputs, Tensor) and not inputs.is_floating_point():
                 raise InputError(
                     f"expected floating-point inputs as in training (images usually in [0, 1]), "
@@ -261,8 +283,8 @@ class Network:
             reason = " ".join(str(error).split())
             raise InputError(
                 f"expected inputs that {type(self.module).__name__} takes{like}, got "
-                f"{described(form_of(inputs))}, on which its forward pass fails ({reason}); pass inputs of "
-                "the shape it was trained on"
+                f"{described(form_of(inputs))}, on which its forward pass fails ({reason}); "
+                f"{input_advice(self.module)}"
             ) from error
 
     def _ran_before(self, inputs: Inputs) -> bool:
@@ -272,37 +294,15 @@ class Network:
             name in given and shape == given[name][0] for name, (shape, _) in self.form.items()
         )
 
-    def _row(self, mask: Tensor | None, name: str, output: Tensor) -> Tensor:
+    def _row(self, mask: Tensor | None, name: str, output: Tensor, channels_first: bool) -> Tensor:
         """One row of features per input from a layer's output."""
-        layer = None if name == PENULTIMATE else self._plain_module.get_submodule(name)
-        return pooled(output, layer, self._pool_of(name), mask).float()
+        return pooled(output, self._pool_of(name), mask, channels_first).float()
 
     def _pool_of(self, name: str) -> Pool | None:
         return self.pool.get(name) if isinstance(self.pool, Mapping) else self.pool
 
-    @property
-    def _plain_module(self) -> nn.Module:
-        """The module with its author's layer names: `torch.compile` adds a prefix to them."""
-        plain: nn.Module = getattr(self.module, COMPILED, self.module)
-        return plain
-
     def _check_layers(self) -> None:
-        known = [name for name, _ in self._plain_module.named_modules() if name]
-        if unknown := [name for name in self.layers if name != PENULTIMATE and name not in known]:
-            raise InputError(
-                f"expected layers of {type(self.module).__name__}, got {unknown}; "
-                f"choose from {[PENULTIMATE, *known]}"
-            )
-
-    def _check_layers_ran(self, features: Mapping[str, Tensor], layers: Sequence[str]) -> None:
-        for name in layers:
-            if name not in features:
-                known = [part for part, _ in self._plain_module.named_modules() if part]
-                what = "a Linear layer" if name == PENULTIMATE else f"layer {name!r}"
-                raise InputError(
-                    f"expected {what} to run in the forward pass of {type(self.module).__name__}, but none "
-                    f"did; choose layers from {known}"
-                )
+        check_layers(uncompiled(self.module), self.layers)
 
 
 def _first_weight(parts: Iterable[nn.Module]) -> Tensor:
@@ -326,6 +326,14 @@ def _logits(output: Any, count: int) -> Tensor:
             f"{tuple(logits.shape)}; wrap the module so that it returns one row of class scores per input"
         )
     return logits.float()
+
+
+def _gradient(total: Tensor, moving: Tensor) -> Tensor | None:
+    """d total / d moving; None if none flows from one to the other."""
+    if not total.requires_grad:
+        return None
+    found: tuple[Tensor | None, ...] = torch.autograd.grad(total, moving, allow_unused=True)
+    return found[0]
 
 
 def _requires_grad(inputs: Inputs) -> bool:

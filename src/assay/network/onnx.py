@@ -105,7 +105,7 @@ class OnnxNetwork(Network):
     def _read(self, name: str, output: Tensor, inputs: Inputs) -> Tensor:
         """One row of features per input from a layer's output."""
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-        return pooled(output, None, self._pool_of(name), mask).float()
+        return pooled(output, self._pool_of(name), mask).float()
 
 
 class OnnxSession(nn.Module):

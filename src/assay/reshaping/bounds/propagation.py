@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 
 from assay.errors import InputError
 from assay.network import Network
-from assay.network.feature_pooling import pooled
+from assay.network.feature_pooling import channels_first, pooled
 from assay.network.taps import PENULTIMATE, evaluating
 from assay.reshaping.bounds import linear, operations
 from assay.reshaping.bounds.linear import LinearBounds
@@ -193,11 +193,11 @@ def _pooled(network: Network, name: str, interval: Interval) -> tuple[Tensor, Te
     pool = network.pool.get(name) if isinstance(network.pool, Mapping) else network.pool
     if callable(pool):
         raise InputError(f"expected a named pool for layer {name!r}, got a function; {REMEDY}")
-    layer = None if name == PENULTIMATE else network.module.get_submodule(name)
-    rows = [pooled(end, layer, pool, None)[0] for end in (interval.low, interval.high)]
+    first = name != PENULTIMATE and channels_first(network.module.get_submodule(name))
+    rows = [pooled(end, pool, None, first)[0] for end in (interval.low, interval.high)]
     if interval.low.ndim > 2:  # a mean in single precision rounds once more
         share = operations.UNIT * (interval.low[0].numel() + 16)
-        sizes = [pooled(end.abs(), layer, pool, None)[0] for end in (interval.low, interval.high)]
+        sizes = [pooled(end.abs(), pool, None, first)[0] for end in (interval.low, interval.high)]
         return rows[0] - share * sizes[0], rows[1] + share * sizes[1]
     return rows[0], rows[1]
 
