@@ -1,7 +1,7 @@
 """Network: observe any classifier module."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -19,7 +19,7 @@ from assay.network.compiled import as_written, uncompiled
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.graph_modules import as_module
-from assay.network.inputs import Form, described, form_of, length, perturbable, replaced, shapes
+from assay.network.inputs import HALF, Form, described, form_of, length, perturbable, replaced, shapes
 from assay.network.listening import check_layers, input_advice, listening, silence
 from assay.network.taps import PENULTIMATE, evaluating, first_tensor, modules_of, thinned
 from assay.trace import Inputs, Trace
@@ -209,6 +209,21 @@ class Network:
     def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
         """The forward pass as an ONNX graph for inputs with the shape and type of `example`."""
         return traced_network(self, example, layers)
+
+    def in_single_precision(self) -> "Network":
+        """The same network with its weights in single precision, in a copy; itself if none are in half."""
+        module = uncompiled(self.module)
+        if not any(tensor.dtype in HALF for tensor in (*module.parameters(), *module.buffers())):
+            return self
+        single = copy(self)
+        try:
+            single.module = deepcopy(module).float()
+        except (RuntimeError, TypeError) as error:
+            raise InputError(
+                f"expected a module that can be copied to single precision, got {type(module).__name__} "
+                f"({error}); pass assay.Network(module.float())"
+            ) from error
+        return single
 
     @property
     def fingerprint(self) -> str:

@@ -164,6 +164,8 @@ class OnnxSession(nn.Module):
                     f"{self.path}: expected {name!r} of type {dtype}, got {tensor.dtype}; "
                     "convert the inputs as in training"
                 )
+            if tensor.dtype == torch.bfloat16:  # NumPy has no such type
+                tensor = tensor.float()
             feeds[name] = tensor.detach().cpu().numpy().astype(dtype, copy=False)
         return feeds
 
