@@ -17,8 +17,8 @@ from assay.network import Network, length
 from assay.network.batches import Batches
 from assay.network.buffers import RowBuffer
 from assay.network.compiled import uncompiled
-from assay.network.listening import layer_names
 from assay.network.taps import PENULTIMATE
+from assay.network.watched_layers import layer_names
 from assay.trace import Inputs, Trace
 
 Pair = tuple[Inputs, Tensor]

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, fx, nn
 
-from assay.network.heads import LastLayer, Operation, is_layer, last_layers
+from assay.network.heads import Operation, WeightedLayer, is_layer, last_layers
 from assay.network.taps import PENULTIMATE, Row, Taps, first_tensor
 
 Seen = dict[str, Tensor]
@@ -77,7 +77,7 @@ class GraphTaps(Taps):
         return output
 
 
-def _values_to_see(layers: Sequence[LastLayer]) -> dict[str, str]:
+def _values_to_see(layers: Sequence[WeightedLayer]) -> dict[str, str]:
     """The names of values in the graph, by what they stand for; a Linear runs before the convolution."""
     wanted: dict[str, str] = {}
     for layer in layers:
@@ -122,7 +122,7 @@ def _node_of_layer(graph: fx.Graph) -> dict[str, str]:
     return layers
 
 
-def _exported_layers(graph: fx.Graph) -> list[LastLayer]:
+def _exported_layers(graph: fx.Graph) -> list[WeightedLayer]:
     operations, moving, outputs = [], [], []
     for node in graph.nodes:
         takes = [part.name for part in node.all_input_nodes]
@@ -177,7 +177,7 @@ def _in_order(schema: Any, arguments: Sequence[Any], named: dict[str, Any]) -> l
     return [*arguments, *(named.get(part.name, part.default_value) for part in rest)]
 
 
-def _script_layers(graph: Any) -> list[LastLayer]:
+def _script_layers(graph: Any) -> list[WeightedLayer]:
     operations = []
     for node in graph.nodes():
         takes = [value.debugName() for value in node.inputs()]

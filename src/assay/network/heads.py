@@ -49,7 +49,7 @@ def may_make_logits(part: nn.Module, classes: int | None) -> bool:
 
 
 @dataclass
-class LastInputs:
+class HeadInputs:
     """What layers that may make the logits were given in one forward pass.
 
     Only the last of all Linear layers is held, and the last convolution of each number of channels, so that
@@ -85,7 +85,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class LastLayer:
+class WeightedLayer:
     """A layer with weights: what it is given and what it makes, and the weights."""
 
     given: str
@@ -101,7 +101,7 @@ def is_layer(kind: str) -> bool:
 
 def last_layers(
     operations: Sequence[Operation], moving: Iterable[str], outputs: Iterable[str]
-) -> list[LastLayer]:
+) -> list[WeightedLayer]:
     """The last Linear that the outputs need, and after it the last convolution, if one runs after it.
 
     `moving` are the inputs of the graph; what does not depend on them is weights. A product of two
@@ -112,8 +112,8 @@ def last_layers(
         if any(name in changing for name in operation.takes):
             changing.update(operation.makes)
     producers = {name: operation for operation in operations for name in operation.makes}
-    linear: LastLayer | None = None
-    convolution: LastLayer | None = None
+    linear: WeightedLayer | None = None
+    convolution: WeightedLayer | None = None
     for operation in _needed(operations, outputs):
         if operation.hides_layers:
             linear = convolution = None
@@ -124,7 +124,7 @@ def last_layers(
     return [layer for layer in (linear, convolution) if layer is not None]
 
 
-def _layer(operation: Operation, changing: set[str], producers: dict[str, Operation]) -> LastLayer | None:
+def _layer(operation: Operation, changing: set[str], producers: dict[str, Operation]) -> WeightedLayer | None:
     places = _LINEAR.get(operation.kind) or _CONVOLUTION.get(operation.kind)
     if places is None:
         return None
@@ -136,7 +136,7 @@ def _layer(operation: Operation, changing: set[str], producers: dict[str, Operat
     before = producers.get(given)
     if before is not None and before.kind in _QUANTISING:  # the numbers, not the integers they become
         given = before.takes[0]
-    return LastLayer(given, operation.makes[0], weights, operation.kind in _CONVOLUTION)
+    return WeightedLayer(given, operation.makes[0], weights, operation.kind in _CONVOLUTION)
 
 
 def _needed(operations: Sequence[Operation], outputs: Iterable[str]) -> list[Operation]:

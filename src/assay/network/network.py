@@ -20,8 +20,8 @@ from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.graph_modules import as_module
 from assay.network.inputs import HALF, Form, described, form_of, length, perturbable, replaced, shapes
-from assay.network.listening import check_layers, input_advice, listening, silence
 from assay.network.taps import PENULTIMATE, evaluating, first_tensor, modules_of, thinned
+from assay.network.watched_layers import check_layers, input_advice, listening, silence
 from assay.trace import Inputs, Trace
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from assay.errors import InputError, shortened
 from assay.extras import expect_installed
 from assay.identity import digest, file_hash
-from assay.network.heads import LastLayer, Operation, has_width, last_layers
+from assay.network.heads import Operation, WeightedLayer, has_width, last_layers
 from assay.network.taps import PENULTIMATE
 
 
@@ -105,7 +105,7 @@ class OnnxGraph:
                 )
         return files
 
-    def _makes(self, layer: LastLayer, logits: str) -> bool:
+    def _makes(self, layer: WeightedLayer, logits: str) -> bool:
         """Whether a convolution has one channel per class, as far as the file tells how many there are."""
         channels = next(
             (tensor.dims[0] for tensor in self.model.graph.initializer if tensor.name == layer.weights), None

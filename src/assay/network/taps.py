@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from assay.errors import InputError
 from assay.network.feature_pooling import channels_first
-from assay.network.heads import LastInputs, may_make_logits
+from assay.network.heads import HeadInputs, may_make_logits
 
 PENULTIMATE = "penultimate"
 
@@ -33,7 +33,7 @@ class Taps:
     """What the watched layers of a module do in one forward pass, which is a call of `run`."""
 
     def __init__(self, module: nn.Module, row: Row) -> None:
-        self.last_inputs = LastInputs()
+        self.last_inputs = HeadInputs()
         self._module = module
         self._row = row
         self._features: dict[str, Tensor] = {}
