@@ -129,7 +129,7 @@ def _remedy(unseen: list[int], flat: list[int]) -> str:
         )
     if flat:
         parts.append(
-            f"{named(flat)} have one distance in their tail, so that everything farther away counts as "
-            "unknown; fit on more rows"
+            f"there are {named(flat)} with one distance in the tail, so that everything farther away counts "
+            "as unknown; fit on more rows"
         )
     return "; ".join(parts)

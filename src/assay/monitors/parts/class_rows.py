@@ -60,7 +60,7 @@ def unseen_remedy(seen: Iterable[int], count: int) -> str:
     if not missing:
         return ""
     return (
-        f"no rows of {named(missing)}, so that predictions of them get the largest score; "
+        f"no rows of {named(missing)}, so that predictions of these get the largest score; "
         "fit on rows of every class"
     )
 
