@@ -188,7 +188,7 @@ def test_rows_without_a_gradient_are_said():
     network = assay.Network(
         Peaks(), layers=(), rows=lambda output, _: (output["logits"][:, :, 0, 0].detach(), torch.arange(2))
     )
-    with pytest.raises(GradientError, match="do not detach"):
+    with pytest.raises(GradientError, match="rows that are detached"):
         network.gradient(torch.rand(2, 1, 2, 2), lambda trace: trace.logits.sum(dim=1))
 
 

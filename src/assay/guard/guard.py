@@ -170,6 +170,10 @@ class Guard(AnyGuard):
         Shapes and types of inputs are those of `example`, else of what the network last observed; the number
         of rows is free. With `features` the network's layers are outputs as well, for histograms on a device.
         A monitor that needs more than logits, features and inputs (gradients, further passes) is refused.
+
+        A network in half precision (float16, bfloat16) is exported in single precision, with inputs in single
+        precision, since runtimes compute there. Scores agree to 1e-4 with those of the same weights in single
+        precision, and differ from the guard's own by the rounding of the network.
         """
         from assay.guard.export import write_graph
 

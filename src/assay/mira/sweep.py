@@ -16,7 +16,9 @@ from assay.mira.perturbation import Perturbation
 from assay.network import Network, length
 from assay.network.batches import Batches
 from assay.network.buffers import RowBuffer
+from assay.network.compiled import uncompiled
 from assay.network.taps import PENULTIMATE
+from assay.network.watched_layers import layer_names
 from assay.trace import Inputs, Trace
 
 Pair = tuple[Inputs, Tensor]
@@ -169,7 +171,7 @@ def watching(network: Network, layers: Sequence[str]) -> Network:
         return network
     known = list(network.layers)
     if getattr(network.module, "differentiable", True):  # an ONNX session gives only layers it was opened for
-        known += [PENULTIMATE, *(name for name, _ in network.module.named_modules() if name)]
+        known += [PENULTIMATE, *layer_names(uncompiled(network.module))]
     if missing := [name for name in wanted if name not in known]:
         raise InputError(
             f"expected layers of {network!r}, got {missing}; choose from {list(dict.fromkeys(known))}"

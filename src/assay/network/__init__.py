@@ -1,6 +1,14 @@
 """From a module and data to a Trace. Hooks, devices and `no_grad` are used nowhere else."""
 
-from assay.network.inputs import all_finite, length, perturbable, replaced, rows, zeros_of
+from assay.network.inputs import (
+    all_finite,
+    in_single_precision,
+    length,
+    perturbable,
+    replaced,
+    rows,
+    zeros_of,
+)
 from assay.network.network import Network
 from assay.network.prediction_rows import FunctionRows, PixelRows
 
@@ -9,6 +17,7 @@ __all__ = [
     "Network",
     "PixelRows",
     "all_finite",
+    "in_single_precision",
     "length",
     "perturbable",
     "replaced",

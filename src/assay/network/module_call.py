@@ -1,5 +1,6 @@
 """One call of a module on encoded inputs, with what went wrong in a sentence."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -7,21 +8,24 @@ from torch import Tensor, nn
 
 from assay.errors import AssayError, GradientError, InputError
 from assay.network.inputs import Form, described, form_of, shapes
+from assay.network.watched_layers import input_advice
 from assay.trace import Inputs
 
 
-def output_of(module: nn.Module, inputs: Inputs, form: Form) -> Any:
-    """What the module returns. `form` is that of inputs that it took before, if there were any."""
+def output_of(module: nn.Module, inputs: Inputs, form: Form, run: Callable[..., Any] | None = None) -> Any:
+    """What the module returns, or what `run` does in its place. `form` is that of inputs that it took before,
+    if there were any."""
     if _requires_grad(inputs) and not getattr(module, "differentiable", True):
         raise GradientError(
             f"expected a network with gradients, got the black box {type(module).__name__}; use a "
             "method that needs only logits and features, or the original torch module"
         )
+    call = run or module
     try:
-        return module(inputs) if isinstance(inputs, Tensor) else module(**inputs)
+        return call(inputs) if isinstance(inputs, Tensor) else call(**inputs)
     except (AssayError, torch.OutOfMemoryError):
         raise
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+    except (RuntimeError, ValueError, IndexError, TypeError, AssertionError) as error:
         if isinstance(inputs, Tensor) and not inputs.is_floating_point():
             raise InputError(
                 f"expected floating-point inputs as in training (images usually in [0, 1]), "
@@ -34,8 +38,8 @@ def output_of(module: nn.Module, inputs: Inputs, form: Form) -> Any:
         reason = " ".join(str(error).split())
         raise InputError(
             f"expected inputs that {type(module).__name__} takes{like}, got "
-            f"{described(form_of(inputs))}, on which its forward pass fails ({reason}); pass inputs of "
-            "the shape it was trained on"
+            f"{described(form_of(inputs))}, on which its forward pass fails ({reason}); "
+            f"{input_advice(module)}"
         ) from error
 
 

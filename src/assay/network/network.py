@@ -1,9 +1,9 @@
 """Network: observe any classifier module."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,27 +11,33 @@ from torch import Tensor, nn
 from assay.data.dataset_items import Columns, Transform
 from assay.engine import progress
 from assay.errors import GradientError, InputError
-from assay.identity import COMPILED, digest, module_identity
+from assay.identity import digest, module_identity
 from assay.labels import IGNORED, class_numbers
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
 from assay.network.chosen_output import Choice, chosen_output
+from assay.network.compiled import as_written, uncompiled
 from assay.network.factories import NetworkFactories
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.gathered_rows import BatchRows, GatheredRows
 from assay.network.graph import NetworkGraph, traced_network
-from assay.network.inputs import Form, form_of, length, perturbable, replaced
+from assay.network.graph_modules import as_module
+from assay.network.inputs import HALF, Form, form_of, length, perturbable, replaced
 from assay.network.module_call import output_of
 from assay.network.output_reader import OutputReader
 from assay.network.prediction_rows import PredictionRows, RowFunction, prediction_rows
-from assay.network.taps import PENULTIMATE, evaluating, layer_outputs, modules_of, thinned
+from assay.network.taps import PENULTIMATE, Row, evaluating, modules_of, thinned
+from assay.network.watched_layers import check_layers, listening, silence
 from assay.trace import Inputs, Trace
+
+Read = TypeVar("Read")
 
 
 class Network(NetworkFactories):
     """A classifier and the layers to watch.
 
-    `layers` are module names, or "penultimate": the input of the last Linear that runs in the forward pass.
+    `layers` are module names, or "penultimate": what goes into the layer that makes the logits, which is the
+    last Linear that runs, or a convolution with one channel per class that runs after it (`heads.py`).
     `pool` overrides how a layer's output becomes one row per input (`assay.network.feature_pooling`): for all
     layers, or a dict for some. Always runs in evaluation mode and leaves the module as it was.
 
@@ -63,6 +69,7 @@ class Network(NetworkFactories):
         rows: str | RowFunction | PredictionRows | None = None,
         ignore_index: int = IGNORED,
     ) -> None:
+        module = as_module(module)
         if not isinstance(module, nn.Module):
             raise InputError(
                 f"expected a torch.nn.Module, got {type(module).__name__}; for a file use Network.from_onnx"
@@ -84,6 +91,7 @@ class Network(NetworkFactories):
         self.rows = prediction_rows(rows)
         self.ignore_index = ignore_index
         self.form: Form = {}
+        self._classes: int | None = None
         self._check_layers()
 
     def watching(self, layers: Sequence[str]) -> "Network":
@@ -154,15 +162,14 @@ class Network(NetworkFactories):
             with torch.enable_grad():
                 found = self._batch_rows(replaced(part, moving), self.layers)
                 found = found.labelled(known, self.rows, self.ignore_index)
-                total = objective(found.on_cpu()).sum()
-                if found.logits.requires_grad or not len(found.logits):
-                    (gradient,) = torch.autograd.grad(total, moving, materialize_grads=True)
-                    gradients.add(gradient)
-                    continue
-            raise GradientError(
-                f"expected logits that depend on the inputs by differentiable operations, got those of "
-                f"{self!r} without a gradient; do not detach the output, or use a method without gradients"
-            )
+                gradient = _gradient(objective(found.on_cpu()).sum(), moving)
+            if gradient is None and len(found.logits):
+                raise GradientError(
+                    f"expected a network with gradients, got {type(self.module).__name__}, through which "
+                    "none pass, as with quantised layers and rows that are detached; use the module before "
+                    "quantisation, or a method that needs only logits and features"
+                )
+            gradients.add(torch.zeros_like(moving) if gradient is None else gradient)
         return gradients.tensor()
 
     def dropout_logits(self, inputs: Inputs, passes: int, seed: int) -> Tensor:
@@ -232,6 +239,21 @@ class Network(NetworkFactories):
         """The forward pass as an ONNX graph for inputs with the shape and type of `example`."""
         return traced_network(self, example, layers)
 
+    def in_single_precision(self) -> "Network":
+        """The same network with its weights in single precision, in a copy; itself if none are in half."""
+        module = uncompiled(self.module)
+        if not any(tensor.dtype in HALF for tensor in (*module.parameters(), *module.buffers())):
+            return self
+        single = copy(self)
+        try:
+            single.module = deepcopy(module).float()
+        except (RuntimeError, TypeError) as error:
+            raise InputError(
+                f"expected a module that can be copied to single precision, got {type(module).__name__} "
+                f"({error}); pass assay.Network(module.float())"
+            ) from error
+        return single
+
     @property
     def fingerprint(self) -> str:
         """A hash of weights, buffers, architecture and pooling, by which fitted monitors and histograms
@@ -289,16 +311,25 @@ class Network(NetworkFactories):
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits and pooled features of one batch, on the module's device."""
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-        output, features = self._run_watched(inputs, layers, partial(self._row, mask))
         count = length(inputs)
-        scores = chosen_output(output, self.output, count, self._name)
-        return self.reader.logits(scores, count), features
+
+        def read(output: Any) -> tuple[Tensor, int]:
+            scores = chosen_output(output, self.output, count, self._name)
+            logits = self.reader.logits(scores, count)
+            return logits, logits.shape[1]
+
+        return self._run_watched(inputs, layers, partial(self._row, mask), read)
 
     def _outputs(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Any, dict[str, Tensor]]:
         """What `rows` reads of the module, and the outputs of the layers: as they are or, if `pool` is a
         function, as it has them."""
-        output, features = self._run_watched(inputs, layers, self._unpooled)
-        return self._read_by_rows(output, length(inputs)), features
+        count = length(inputs)
+
+        def read(output: Any) -> tuple[Any, int]:
+            found = self._read_by_rows(output, count)
+            return found, found.shape[1] if isinstance(found, Tensor) and found.ndim > 1 else 0
+
+        return self._run_watched(inputs, layers, self._unpooled, read)
 
     def _read_by_rows(self, output: Any, count: int) -> Any:
         """The class scores alone, where `rows` reads no more than that."""
@@ -306,29 +337,34 @@ class Network(NetworkFactories):
         return chosen_output(output, self.output, count, self._name) if alone else output
 
     def _run_watched(
-        self, inputs: Inputs, layers: Sequence[str], read: Callable[[str, Tensor], Tensor]
-    ) -> tuple[Any, dict[str, Tensor]]:
-        """The module's output, and what `read` makes of the layers' outputs."""
-        parts = modules_of(self.module)  # for every batch: the module may change in between
+        self, inputs: Inputs, layers: Sequence[str], row: Row, read: Callable[[Any], tuple[Read, int]]
+    ) -> tuple[Read, dict[str, Tensor]]:
+        """What `read` makes of the module's output, which also counts its classes, and what `row` makes of
+        the layers' outputs."""
+        module = uncompiled(self.module)
+        parts = modules_of(module)  # for every batch: the module may change in between
         weight = _first_weight(parts)
         inputs = placed(inputs, weight.device, weight.dtype)
-        with evaluating(parts), layer_outputs(self._plain_module, layers, parts, read) as features:
-            output = self._run(inputs)
-        self._check_layers_ran(features, layers)
-        return output, {name: features[name] for name in layers}
+        heard = listening(module, layers, parts, self._classes, row)
+        with evaluating(parts), as_written(parts), heard as taps:
+            output = self._run(inputs, taps.run)
+        found, self._classes = read(output)
+        features = taps.features(layers, self._classes)
+        if missing := [name for name in layers if name not in features]:
+            raise silence(missing[0], module, partial(self._run, inputs, module))
+        return found, features
 
-    def _unpooled(self, name: str, output: Tensor) -> Tensor:
+    def _unpooled(self, name: str, output: Tensor, _: bool) -> Tensor:
         pool = self._pool_of(name)
         return pool(output) if callable(pool) else output
 
-    def _run(self, inputs: Inputs) -> Any:
-        """What the module returns; subclasses override it."""
-        return output_of(self.module, inputs, self.form)
+    def _run(self, inputs: Inputs, run: Callable[..., Any] | None = None) -> Any:
+        """What the module returns, or what `run` does in its place; subclasses override it."""
+        return output_of(self.module, inputs, self.form, run)
 
-    def _row(self, mask: Tensor | None, name: str, output: Tensor) -> Tensor:
+    def _row(self, mask: Tensor | None, name: str, output: Tensor, channels_first: bool) -> Tensor:
         """One row of features per input from a layer's output."""
-        layer = None if name == PENULTIMATE else self._plain_module.get_submodule(name)
-        return pooled(output, layer, self._pool_of(name), mask).float()
+        return pooled(output, self._pool_of(name), mask, channels_first).float()
 
     @property
     def _name(self) -> str:
@@ -338,29 +374,8 @@ class Network(NetworkFactories):
     def _pool_of(self, name: str) -> Pool | None:
         return self.pool.get(name) if isinstance(self.pool, Mapping) else self.pool
 
-    @property
-    def _plain_module(self) -> nn.Module:
-        """The module with its author's layer names: `torch.compile` adds a prefix to them."""
-        plain: nn.Module = getattr(self.module, COMPILED, self.module)
-        return plain
-
     def _check_layers(self) -> None:
-        known = [name for name, _ in self._plain_module.named_modules() if name]
-        if unknown := [name for name in self.layers if name != PENULTIMATE and name not in known]:
-            raise InputError(
-                f"expected layers of {type(self.module).__name__}, got {unknown}; "
-                f"choose from {[PENULTIMATE, *known]}"
-            )
-
-    def _check_layers_ran(self, features: Mapping[str, Tensor], layers: Sequence[str]) -> None:
-        for name in layers:
-            if name not in features:
-                known = [part for part, _ in self._plain_module.named_modules() if part]
-                what = "a Linear layer" if name == PENULTIMATE else f"layer {name!r}"
-                raise InputError(
-                    f"expected {what} to run in the forward pass of {type(self.module).__name__}, but none "
-                    f"did; choose layers from {known}"
-                )
+        check_layers(uncompiled(self.module), self.layers)
 
 
 def _first_weight(parts: Iterable[nn.Module]) -> Tensor:
@@ -371,3 +386,11 @@ def _first_weight(parts: Iterable[nn.Module]) -> Tensor:
             if weight is not None and weight.is_floating_point():
                 return weight
     return torch.empty(0)
+
+
+def _gradient(total: Tensor, moving: Tensor) -> Tensor | None:
+    """d total / d moving; None if none flows from one to the other."""
+    if not total.requires_grad:
+        return None
+    found: tuple[Tensor | None, ...] = torch.autograd.grad(total, moving, allow_unused=True)
+    return found[0]

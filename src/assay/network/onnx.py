@@ -141,7 +141,7 @@ class OnnxNetwork(Network):
         found = self._run(inputs)
         alone = self.rows is not None and self.rows.of_scores
         output = found[self.logits] if alone else {name: found[name] for name in self.file.outputs}
-        return output, {name: self._unpooled(name, found[self.tensors[name]]) for name in layers}
+        return output, {name: self._unpooled(name, found[self.tensors[name]], False) for name in layers}
 
     @property
     def _name(self) -> str:
@@ -150,7 +150,7 @@ class OnnxNetwork(Network):
     def _read(self, name: str, output: Tensor, inputs: Inputs) -> Tensor:
         """One row of features per input from a layer's output."""
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-        return pooled(output, None, self._pool_of(name), mask).float()
+        return pooled(output, self._pool_of(name), mask).float()
 
 
 class OnnxSession(nn.Module):
@@ -209,6 +209,8 @@ class OnnxSession(nn.Module):
                     f"{self.path}: expected {name!r} of type {dtype}, got {tensor.dtype}; "
                     "convert the inputs as in training"
                 )
+            if tensor.dtype == torch.bfloat16:  # NumPy has no such type
+                tensor = tensor.float()
             feeds[name] = tensor.detach().cpu().numpy().astype(dtype, copy=False)
         return feeds
 
