@@ -9,9 +9,9 @@ from torch import Tensor
 from assay.benchmark.material import Material
 from assay.benchmark.scenario import Labels, Scenario, input_labels, tensor_or_texts
 from assay.errors import InputError
-from assay.faults import ADVERSARIAL, ANOMALY, BYTES, NOISE, SHIFT, TABULAR, TEXT, Attack, Template
-from assay.faults.template import check_images, check_severity
-from assay.faults.tokens import IDS, TokenRule, faults_by
+from assay.faults import ADVERSARIAL, Attack, Template, kind_of
+from assay.faults.kinds import templates_of
+from assay.faults.template import check_severity
 from assay.labels import IGNORED
 from assay.network import Network, length, rows
 
@@ -23,7 +23,6 @@ PAPER = (
 )
 """The paper's 19 transformations of images; FGSM comes with a network."""
 
-IMAGES: Mapping[str, Template] = {**NOISE, **SHIFT, **ANOMALY}
 ATTACKED = ("image", "tabular")
 """Kinds of inputs that an attack can move."""
 
@@ -49,16 +48,16 @@ def build_scenarios(
     (`assay.faults.matched`). A share `clean_share` of every scenario is untouched. Inputs are made when they
     are read, and only those of the last scenario are kept.
     """
-    inputs, labels = _known_rows(_as_rows(inputs), labels, network)
+    inputs, labels = _known_rows(tensor_or_texts(inputs), labels, network)
     asked = None if faults is None else list(dict.fromkeys(faults))
-    kind = _kind(inputs, asked or ())
+    kind = kind_of(inputs, asked or ())
     _check(inputs, labels, network, severities, clean_share)
     chosen = _chosen(asked, kind, network)
     material = Material(inputs, labels, network, clean_share, seed)
     scenarios = [material.faulty(template, severity) for template in chosen for severity in severities]
     taken = {scenario.name for scenario in scenarios}
     for name, others in (novelty or {}).items():
-        others = _as_rows(others)
+        others = tensor_or_texts(others)
         _check_novelty(name, others, inputs, taken)
         scenarios.append(material.novel(name, others))
     if not scenarios:
@@ -79,19 +78,12 @@ def _chosen(
     asked: Sequence[str | Template | Attack] | None, kind: str, network: Network | None
 ) -> list[Template | Attack]:
     """The faults asked for, or all that are usual for this kind of inputs."""
-    templates = _templates(kind, network)
+    templates = templates_of(kind, network)
     if asked is None:
         names = PAPER if kind == "image" else tuple(templates)
         attack = network is not None and getattr(network.module, "differentiable", True)
         asked = [*names, *(["fgsm"] if attack and kind in ATTACKED else [])]
     return [_template(fault, kind, templates, network) for fault in asked]
-
-
-def _templates(kind: str, network: Network | None) -> Mapping[str, Template]:
-    """Every fault of a kind of inputs, by name; those of tokens leave the network's own padding alone."""
-    if kind == "tokens":
-        return faults_by(TokenRule.of(network))
-    return {"image": IMAGES, "tabular": TABULAR, "text": TEXT, "bytes": BYTES}[kind]
 
 
 def _template(
@@ -108,34 +100,6 @@ def _template(
         known = sorted([*templates, *attacks])
         raise InputError(f"expected a fault of {kind} data, got {fault!r}; choose from {known}")
     return templates[fault]
-
-
-def _as_rows(inputs: Any) -> Any:
-    if isinstance(inputs, Mapping) and IDS not in inputs:
-        raise InputError(
-            f"expected images, rows, texts, bytes or tokens, got a dict of {sorted(inputs)}; tokens in a "
-            f"dict are called {IDS!r}"
-        )
-    return tensor_or_texts(inputs)
-
-
-def _kind(inputs: Any, asked: Sequence[str | Template | Attack]) -> str:
-    """What the inputs are: whole numbers are tokens, unless they are uint8 or a fault of bytes is named."""
-    if isinstance(inputs, Mapping):
-        return "tokens"
-    if not isinstance(inputs, Tensor):
-        return "text"
-    if inputs.ndim != 2:
-        check_images(inputs)
-        return "image"
-    if inputs.is_floating_point():
-        return "tabular"
-    only_bytes = set(BYTES) - set(faults_by(TokenRule()))
-    of_bytes = any(
-        fault in only_bytes if isinstance(fault, str) else getattr(fault, "kind", "") == "bytes"
-        for fault in asked
-    )
-    return "bytes" if inputs.dtype == torch.uint8 or of_bytes else "tokens"
 
 
 def _check(
@@ -169,11 +133,9 @@ def _check_novelty(name: str, others: Any, inputs: Any, taken: set[str]) -> None
         raise InputError(f"expected at least one input of the novelty {name!r}, got none")
     if any(isinstance(inputs, form) != isinstance(others, form) for form in (Tensor, Mapping)):
         raise InputError(f"expected the novelty {name!r} like the inputs: both tensors, dicts or texts")
-    if isinstance(inputs, Tensor):
-        if others.shape[1:] != inputs.shape[1:]:
-            raise InputError(
-                f"expected the novelty {name!r} in the shape {tuple(inputs.shape[1:])} of the inputs, got "
-                f"{tuple(others.shape[1:])}; convert it with assay.faults.matched(others, inputs)"
-            )
-        if inputs.ndim > 2:
-            check_images(others)
+    if isinstance(inputs, Tensor) and others.shape[1:] != inputs.shape[1:]:
+        raise InputError(
+            f"expected the novelty {name!r} in the shape {tuple(inputs.shape[1:])} of the inputs, got "
+            f"{tuple(others.shape[1:])}; convert it with assay.faults.matched(others, inputs)"
+        )
+    kind_of(others)  # refuses images out of their range and dicts without tokens

@@ -2,13 +2,14 @@
 
 Every template is called the same way, `template(inputs, severity, seed=0)`; attacks also take the network and
 the labels. `NOISE`, `SHIFT`, `ANOMALY` (images), `TABULAR`, `TEXT`, `TOKENS`, `BYTES` and `ADVERSARIAL`
-contain them by name.
+contain them by name; `templates_for` has those of your inputs.
 """
 
 from assay.faults.adversarial import attacked, fgsm, fgsm_direction, pgd, random_sign
 from assay.faults.anomaly import ANOMALY
 from assay.faults.attacks import ADVERSARIAL, Attack
 from assay.faults.byte_rows import BYTES, byte_faults
+from assay.faults.kinds import kind_of, templates_for
 from assay.faults.noise import NOISE
 from assay.faults.novelty import leave_out, matched
 from assay.faults.shift import SHIFT
@@ -33,9 +34,11 @@ __all__ = [
     "byte_faults",
     "fgsm",
     "fgsm_direction",
+    "kind_of",
     "leave_out",
     "matched",
     "pgd",
     "random_sign",
+    "templates_for",
     "token_faults",
 ]
