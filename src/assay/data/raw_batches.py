@@ -95,10 +95,12 @@ def _put_together(
     data: Any, batch_size: int, transform: Transform | None, columns: Columns | None, several: bool
 ) -> Iterator[tuple[Any, Any]]:
     from_dataset = isinstance(data, Dataset) or hasattr(data, "column_names")
+    in_batches = False  # once there was a batch, the last of one row is a batch, too
     held: list[tuple[Any, Any]] = []
     for element in _elements(data):
         value, label = input_and_label(element, columns)
-        if is_one(value, label) or (from_dataset and (several or not _are_several(value, label))):
+        in_batches = in_batches or not from_dataset or _are_several(value, label, several)
+        if is_one(value, label) or not in_batches:
             held.append((value, label))
             if len(held) == batch_size:
                 yield _joined(held, transform)
@@ -121,8 +123,13 @@ def _elements(data: Any) -> Iterable[Any]:
     return elements
 
 
-def _are_several(value: Any, label: Any) -> bool:
-    """Whether a dataset's element is a batch after all: with as many labels, more than one, as rows."""
+def _are_several(value: Any, label: Any, several: bool) -> bool:
+    """Whether a dataset's element is a batch after all: with as many labels, more than one, as rows.
+
+    Where one input has several labels, their number says nothing: then only images and texts can tell.
+    """
+    if several or is_images(value) or is_texts(value):
+        return is_images(value) or is_texts(value)
     count = len(label) if isinstance(label, Sized) and not isinstance(label, str) else 1
     rows = next(iter(value.values())) if isinstance(value, Mapping) and value else value
     return count > 1 and isinstance(rows, Sized) and len(rows) == count
