@@ -157,3 +157,8 @@ def test_bad_input_gets_one_clear_sentence_before_any_work(network, data):
         build(inputs, labels, faults=[])
     with pytest.raises(InputError, match="clean_share between 0 and 1"):
         build(inputs, labels, clean_share=1)
+
+
+def test_labels_that_are_all_ignored_are_refused(data):
+    with pytest.raises(InputError, match="expected labels that count, got only -100"):
+        assay.build_scenarios(data[0], torch.full_like(data[1], -100))

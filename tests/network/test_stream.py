@@ -244,7 +244,7 @@ def test_rows_to_be_ignored_are_left_out_and_counted(network, inputs, labels):
     assert network.observe((inputs, labels)).ignored == 0
     other = assay.Network(network.module, ignore_index=2)
     assert other.observe((inputs, labels)).ignored == 3
-    with pytest.raises(InputError, match="at least one input, got none"):
+    with pytest.raises(InputError, match="a label that counts, got 10 times -100"):
         network.observe((inputs, torch.full((10,), -100)))
     with pytest.raises(InputError, match="expected labels from 0 to 2"):
         network.observe((inputs, marked.where(marked != -100, -1)))
@@ -311,6 +311,10 @@ def test_a_stream_that_breaks_off_leaves_no_monitor_fitted(network, inputs):
         (iter([(torch.zeros(2, 1, 4, 4), torch.zeros(3))]), "2 inputs and 3 labels"),
         (Items([object()]), "pass transform="),
         (iter([()]), "pass at least inputs"),
+        (iter([None]), "expected batches or items of a dataset, got NoneType"),
+        (iter([1.0, 2.0]), "expected batches or items of a dataset, got float"),
+        ((torch.zeros(3, 1, 4, 4), torch.full((3,), -100)), "a label that counts, got 3 times -100"),
+        ((torch.zeros(3, 1, 4, 4), torch.zeros(3, 4, 4)), "a network for maps of labels has rows="),
         (
             iter([(torch.zeros(2, 1, 4, 4), torch.tensor([0.5, 1.0]))]),
             "whole class numbers, got 0.5; .* not regression",
@@ -383,3 +387,19 @@ def test_webdataset_hands_out_what_the_stand_ins_do(network, inputs, labels, pic
         trace = Trace.concatenate(network.stream(data, transform=transform))
         assert torch.allclose(trace.logits, expected, atol=1e-6)
         assert torch.equal(trace.labels, labels)
+
+
+def test_token_ids_without_an_embedding_get_one_sentence():
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Embedding(50, 4), nn.Flatten(), nn.Linear(24, 3))
+
+        def forward(self, input_ids):
+            return self.body(input_ids)
+
+    ids = torch.arange(60).view(10, 6)
+    network = assay.Network(Named())
+    for data in (ids, {"input_ids": ids}):
+        with pytest.raises(InputError, match=r"token ids from 0 to 49, .* got 0 to 59; use the tokenizer"):
+            network.observe(data)
