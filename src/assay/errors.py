@@ -40,6 +40,10 @@ class MissingExtraError(AssayError, ImportError):
         )
 
 
+class AssayWarning(UserWarning):
+    """Something that assay found out by itself and that you can state instead; said once."""
+
+
 def shortened(names: Sequence[str], most: int = 20) -> list[str]:
     """Names for a message: all of them, or the first and the last if there are too many to read.
 
