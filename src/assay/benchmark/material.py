@@ -10,6 +10,7 @@ from torch import Tensor
 
 from assay.benchmark.scenario import NO_LABEL, LastInputs, Scenario
 from assay.faults import Attack, Template
+from assay.faults.template import as_fractions, as_pixels
 from assay.identity import digest
 from assay.network import Network, length, rows
 
@@ -75,7 +76,7 @@ class Material:
         def make() -> Any:
             familiar = rows(self.inputs, known)
             if isinstance(familiar, Tensor):
-                return torch.cat([others.to(familiar.dtype), familiar])[order]
+                return torch.cat([alike(others, familiar), familiar])[order]
             return rows([*others, *familiar], order)
 
         return Scenario(
@@ -98,6 +99,13 @@ class Material:
     def _seed_of(self, name: str) -> int:
         """A seed that depends on the name only, so that choosing fewer faults changes none of the others."""
         return zlib.crc32(f"{self.seed} {name}".encode())
+
+
+def alike(others: Tensor, known: Tensor) -> Tensor:
+    """The others in the type of the known inputs: images keep their brightness."""
+    if others.dtype != known.dtype and torch.uint8 in (others.dtype, known.dtype):
+        return as_pixels(as_fractions(others), known.dtype)
+    return others.to(known.dtype)
 
 
 def _with_rows_replaced(stream: Any, places: Tensor, changed: Any) -> Any:

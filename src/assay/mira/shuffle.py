@@ -16,11 +16,15 @@ from assay.network import Network, perturbable, replaced
 from assay.statistics import auroc, check_level
 from assay.storage import storable
 from assay.table import tabled
+from assay.trace import Inputs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
+
+BLOCK = 2**25
+"""Numbers shuffled at once."""
 
 
 @storable("ShuffleScore")
@@ -76,15 +80,30 @@ def shuffle_score(network: Network, data: Any, *, seed: int = 0, level: float = 
     if len(known) < 2:
         raise InputError(f"expected at least two inputs to shuffle, got {len(known)}; pass more")
     inputs = known.known_inputs
-    mixed = network.observe(replaced(inputs, shuffled(perturbable(inputs), seed)))
+    mixed = network.observe(_mixed(inputs, seed))
     energy = Energy().fit(known)
     clean, moved = (energy.score(trace).numpy() for trace in (known, mixed))
     area = auroc(clean, moved, level)
     return ShuffleScore(area.value, (area.lower, area.upper), level, clean, moved)
 
 
+def _mixed(inputs: Inputs, seed: int) -> Inputs:
+    if isinstance(inputs, Tensor) and inputs.dtype == torch.uint8:  # pixels need not become floats
+        return shuffled(inputs, seed)
+    return replaced(inputs, shuffled(perturbable(inputs), seed))
+
+
 def shuffled(values: Tensor, seed: int) -> Tensor:
-    """The rows of every place of the inputs (N, ...) permuted on their own: marginals stay as they are."""
+    """The rows of every place of the inputs (N, ...) permuted on their own: marginals stay as they are.
+
+    It takes the memory of the result and that of sorting BLOCK numbers.
+    """
     flat = values.flatten(1)
-    keys = torch.rand(flat.shape, generator=torch.Generator().manual_seed(seed))
-    return flat.gather(0, keys.argsort(dim=0)).view_as(values)
+    generator = torch.Generator().manual_seed(seed)
+    result = torch.empty_like(flat)
+    width = max(1, BLOCK // len(flat))
+    for start in range(0, flat.shape[1], width):
+        block = flat[:, start : start + width]
+        order = torch.rand(block.shape, generator=generator).argsort(dim=0)
+        result[:, start : start + width] = block.gather(0, order)
+    return result.view_as(values)

@@ -1,5 +1,6 @@
 """Network: observe any classifier module."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from functools import partial
@@ -20,7 +21,17 @@ from assay.network.compiled import as_written, uncompiled
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.graph_modules import as_module
-from assay.network.inputs import HALF, Form, described, form_of, length, perturbable, replaced, shapes
+from assay.network.inputs import (
+    HALF,
+    Form,
+    described,
+    form_of,
+    length,
+    perturbable,
+    replaced,
+    scaled,
+    shapes,
+)
 from assay.network.output_reader import OutputReader
 from assay.network.taps import PENULTIMATE, evaluating, modules_of, thinned
 from assay.network.watched_layers import check_layers, input_advice, listening, silence
@@ -42,6 +53,9 @@ class Network:
     and it stays so. One column is a network with two classes. `label` is for networks that answer several
     yes-or-no questions: the number of the one to watch.
 
+    `scale` is for inputs of type uint8, such as images that would take four times the memory as floats: they
+    stay as they are, and each batch is divided by `scale` on its way into the module.
+
     `identity` names the model where weights do not identify it: a Guard of a module without weights cannot be
     saved unless the model has a name.
     """
@@ -57,6 +71,7 @@ class Network:
         outputs: str | None = None,
         output: Choice = None,
         label: int | None = None,
+        scale: float | None = None,
     ) -> None:
         module = as_module(module)
         if not isinstance(module, nn.Module):
@@ -69,6 +84,8 @@ class Network:
             raise InputError(
                 "expected an identity that says which model it is, got an empty one; name model and version"
             )
+        if scale is not None and not (math.isfinite(scale) and scale > 0):
+            raise InputError(f"expected a scale above 0, such as 255, got {scale}")
         check_pool(pool)
         self.module = module
         self.layers = (layers,) if isinstance(layers, str) else tuple(layers)
@@ -77,6 +94,7 @@ class Network:
         self.identity = identity
         self.output = output
         self.reader = OutputReader(self._name, outputs, label)
+        self.scale = None if scale is None else float(scale)
         self.form: Form = {}
         self._classes: int | None = None
         self._check_layers()
@@ -120,6 +138,7 @@ class Network:
         output: Choice = None,
         label: int | None = None,
         logits: str | None = None,
+        scale: float | None = None,
     ) -> "Network":
         """An ONNX file as a black box without gradients: see `OnnxNetwork`."""
         from assay.network.onnx import OnnxNetwork
@@ -133,6 +152,7 @@ class Network:
             output=output,
             label=label,
             logits=logits,
+            scale=scale,
         )
 
     @staticmethod
@@ -189,7 +209,8 @@ class Network:
                     check_labels(labels, logits.shape[1])  # now, not after the last batch
                     parts["labels", ""] = labels
                 if keep_inputs and kept is None:
-                    named = {"": inputs} if isinstance(inputs, Tensor) else inputs
+                    seen = inputs if self.embeds else raw
+                    named = {"": seen} if isinstance(seen, Tensor) else seen
                     parts |= {("inputs", name): tensor for name, tensor in named.items()}
                 for key, tensor in parts.items():
                     gathered.setdefault(key, RowBuffer()).add(tensor)
@@ -241,8 +262,9 @@ class Network:
         return encoded(data)
 
     def embed(self, inputs: Inputs) -> Inputs:
-        """Inputs in a form that can be differentiated; subclasses override it (token ids to embeddings)."""
-        return inputs
+        """Inputs in a form that can be differentiated: pixels divided by `scale`; subclasses override it
+        (token ids to embeddings)."""
+        return inputs if self.scale is None else scaled(inputs, self.scale)
 
     @property
     def outputs(self) -> str | None:
@@ -295,7 +317,12 @@ class Network:
 
     def _settings(self) -> dict[str, Any]:
         """Settings that logits and features also depend on; what outputs are, only where it was stated."""
-        stated = {"outputs": self.reader.stated, "output": self.output, "label": self.reader.label}
+        stated = {
+            "outputs": self.reader.stated,
+            "output": self.output,
+            "label": self.reader.label,
+            "scale": self.scale,
+        }
         return {"pool": named_pool(self.pool)} | {
             name: value for name, value in stated.items() if value is not None
         }
@@ -347,7 +374,8 @@ class Network:
             if isinstance(inputs, Tensor) and not inputs.is_floating_point():
                 raise InputError(
                     f"expected floating-point inputs as in training (images usually in [0, 1]), "
-                    f"got {shapes(inputs)}; convert, for example inputs.float() / 255"
+                    f"got {shapes(inputs)}; convert, for example inputs.float() / 255, or leave uint8 images "
+                    "as they are and pass Network(module, scale=255)"
                 ) from error
             if self._ran_before(inputs):  # so the fault is not in the inputs
                 error.add_note(f"assay: in the forward pass of {type(self.module).__name__}")
