@@ -353,8 +353,8 @@ class _Unpacker:
             )
         if found != fingerprint:
             raise StorageError(
-                "was saved with another network (weights, architecture or pooling differ, or what outputs= or "
-                "scale= states); pass the network it was fitted on"
+                "was saved with another network (weights, architecture or pooling differ, or what outputs= "
+                "or scale= states); pass the network it was fitted on"
             )
         if outputs is not None and hasattr(network, "read_as"):
             network.read_as(outputs)

@@ -4,42 +4,33 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from functools import partial
-from os import PathLike
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from assay.engine import progress
-from assay.errors import AssayError, GradientError, InputError
+from assay.errors import GradientError, InputError
 from assay.identity import digest, module_identity
 from assay.labels import check_labels
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
 from assay.network.chosen_output import Choice, chosen_output
 from assay.network.compiled import as_written, uncompiled
+from assay.network.factories import NetworkFactories
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.graph_modules import as_module
-from assay.network.inputs import (
-    HALF,
-    Form,
-    described,
-    form_of,
-    length,
-    perturbable,
-    replaced,
-    scaled,
-    shapes,
-)
+from assay.network.inputs import HALF, Form, form_of, length, perturbable, replaced, scaled
+from assay.network.module_call import output_of
 from assay.network.output_reader import OutputReader
 from assay.network.taps import PENULTIMATE, evaluating, modules_of, thinned
-from assay.network.watched_layers import check_layers, input_advice, listening, silence
+from assay.network.watched_layers import check_layers, listening, silence
 from assay.outputs import LOGITS
 from assay.trace import Inputs, Trace
 
 
-class Network:
+class Network(NetworkFactories):
     """A classifier and the layers to watch.
 
     `layers` are module names, or "penultimate": what goes into the layer that makes the logits, which is the
@@ -98,79 +89,6 @@ class Network:
         self.form: Form = {}
         self._classes: int | None = None
         self._check_layers()
-
-    @staticmethod
-    def from_huggingface(
-        model: nn.Module,
-        tokenizer: Any,
-        layers: str | Sequence[str] = PENULTIMATE,
-        max_length: int = 128,
-        *,
-        pool: Pool | Mapping[str, Pool] | None = None,
-        batch_size: int = 32,
-        outputs: str | None = None,
-        output: Choice = None,
-        label: int | None = None,
-    ) -> "Network":
-        """A sequence classifier of the transformers library, which takes texts: see `HuggingFaceNetwork`."""
-        from assay.network.huggingface import HuggingFaceNetwork
-
-        return HuggingFaceNetwork(
-            model,
-            tokenizer,
-            max_length=max_length,
-            layers=layers,
-            pool=pool,
-            batch_size=batch_size,
-            outputs=outputs,
-            output=output,
-            label=label,
-        )
-
-    @staticmethod
-    def from_onnx(
-        path: str | PathLike[str],
-        layers: str | Sequence[str] = PENULTIMATE,
-        *,
-        pool: Pool | Mapping[str, Pool] | None = None,
-        batch_size: int = 256,
-        outputs: str | None = None,
-        output: Choice = None,
-        label: int | None = None,
-        logits: str | None = None,
-        scale: float | None = None,
-    ) -> "Network":
-        """An ONNX file as a black box without gradients: see `OnnxNetwork`."""
-        from assay.network.onnx import OnnxNetwork
-
-        return OnnxNetwork(
-            path,
-            layers,
-            pool=pool,
-            batch_size=batch_size,
-            outputs=outputs,
-            output=output,
-            label=label,
-            logits=logits,
-            scale=scale,
-        )
-
-    @staticmethod
-    def from_function(
-        function: Callable[..., Any],
-        identity: str | None = None,
-        *,
-        batch_size: int = 256,
-        outputs: str | None = "probabilities",
-        output: Choice = None,
-        label: int | None = None,
-    ) -> "Network":
-        """A function of arrays, such as the `predict_proba` of a forest: see `FunctionNetwork`."""
-        from assay.network.function import FunctionNetwork
-
-        return FunctionNetwork(
-            function, identity, batch_size=batch_size, outputs=outputs, output=output, label=label
-        )
 
     def watching(self, layers: Sequence[str]) -> "Network":
         """The same network that also watches these layers; itself if it already does."""
@@ -360,40 +278,8 @@ class Network:
         return logits, features
 
     def _run(self, inputs: Inputs, run: Callable[..., Any] | None = None) -> Any:
-        if _requires_grad(inputs) and not getattr(self.module, "differentiable", True):
-            raise GradientError(
-                f"expected a network with gradients, got the black box {type(self.module).__name__}; use a "
-                "method that needs only logits and features, or the original torch module"
-            )
-        try:
-            run = run or self.module
-            return run(inputs) if isinstance(inputs, Tensor) else run(**inputs)
-        except (AssayError, torch.OutOfMemoryError):
-            raise
-        except (RuntimeError, ValueError, IndexError, TypeError, AssertionError) as error:
-            if isinstance(inputs, Tensor) and not inputs.is_floating_point():
-                raise InputError(
-                    f"expected floating-point inputs as in training (images usually in [0, 1]), "
-                    f"got {shapes(inputs)}; convert, for example inputs.float() / 255, or leave uint8 images "
-                    "as they are and pass Network(module, scale=255)"
-                ) from error
-            if self._ran_before(inputs):  # so the fault is not in the inputs
-                error.add_note(f"assay: in the forward pass of {type(self.module).__name__}")
-                raise
-            like = f" such as {described(self.form)}" if self.form else ""
-            reason = " ".join(str(error).split())
-            raise InputError(
-                f"expected inputs that {type(self.module).__name__} takes{like}, got "
-                f"{described(form_of(inputs))}, on which its forward pass fails ({reason}); "
-                f"{input_advice(self.module)}"
-            ) from error
-
-    def _ran_before(self, inputs: Inputs) -> bool:
-        """Whether inputs of this shape have gone through the module already."""
-        given = form_of(inputs)
-        return bool(self.form) and all(
-            name in given and shape == given[name][0] for name, (shape, _) in self.form.items()
-        )
+        """What the module returns, or what `run` does in its place; subclasses override it."""
+        return output_of(self.module, inputs, self.form, run)
 
     def _row(self, mask: Tensor | None, name: str, output: Tensor, channels_first: bool) -> Tensor:
         """One row of features per input from a layer's output."""
@@ -427,11 +313,6 @@ def _gradient(total: Tensor, moving: Tensor) -> Tensor | None:
         return None
     found: tuple[Tensor | None, ...] = torch.autograd.grad(total, moving, allow_unused=True)
     return found[0]
-
-
-def _requires_grad(inputs: Inputs) -> bool:
-    tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def _trace(gathered: Mapping[tuple[str, str], RowBuffer], kept: Inputs | None) -> Trace:
