@@ -26,6 +26,11 @@ TRIALS = {
     "xgboost": ("xgboost", "shipped.outputs:xgboost"),
     "lightgbm": ("lightgbm", "shipped.outputs:lightgbm"),
     "skl2onnx": ("skl2onnx", "shipped.outputs:skl2onnx"),
+    "timm": ("timm", "shipped.modules:timm"),
+    "bounds": ("timm", "shipped.modules:bounds"),
+    "minilm": ("transformers", "shipped.modules:minilm"),
+    "classes": ("sklearn", "shipped.sizes:classes"),
+    "pixels": ("torch", "shipped.sizes:pixels"),
 }
 """The name of a trial, the package that it needs, and where its function is."""
 

@@ -53,6 +53,9 @@ def test_shuffling_keeps_the_values_of_every_place_and_follows_from_the_seed():
 def test_pixels_are_shuffled_as_they_are_and_in_blocks(monkeypatch):
     values = torch.randint(0, 256, (50, 2, 3), generator=torch.Generator().manual_seed(0)).byte()
     assert torch.equal(shuffled(values, seed=1).float(), shuffled(values.float(), seed=1))
+    whole = shuffled(values, seed=1)
+    monkeypatch.setattr(shuffle, "SORTED", 100)
+    assert torch.equal(shuffled(values, seed=1), whole)
     monkeypatch.setattr(shuffle, "BLOCK", 200)  # four places at once, then two
     mixed = shuffled(values, seed=1)
     assert mixed.dtype == torch.uint8

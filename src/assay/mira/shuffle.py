@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-BLOCK = 2**25
-"""Numbers shuffled at once."""
+BLOCK, SORTED = 2**25, 2**22
+"""Numbers for which keys are drawn at once, and of which the keys are sorted at once."""
 
 
 @storable("ShuffleScore")
@@ -96,14 +96,15 @@ def _mixed(inputs: Inputs, seed: int) -> Inputs:
 def shuffled(values: Tensor, seed: int) -> Tensor:
     """The rows of every place of the inputs (N, ...) permuted on their own: marginals stay as they are.
 
-    It takes the memory of the result and that of sorting BLOCK numbers.
+    It takes the memory of the result and that of BLOCK keys.
     """
     flat = values.flatten(1)
     generator = torch.Generator().manual_seed(seed)
     result = torch.empty_like(flat)
-    width = max(1, BLOCK // len(flat))
-    for start in range(0, flat.shape[1], width):
-        block = flat[:, start : start + width]
-        order = torch.rand(block.shape, generator=generator).argsort(dim=0)
-        result[:, start : start + width] = block.gather(0, order)
+    width, sorted_width = (max(1, numbers // len(flat)) for numbers in (BLOCK, SORTED))
+    for block, mixed in zip(torch.split(flat, width, 1), torch.split(result, width, 1), strict=True):
+        keys = torch.rand(block.shape, generator=generator)
+        parts = (torch.split(tensor, sorted_width, 1) for tensor in (block, keys, mixed))
+        for part, order, places in zip(*parts, strict=True):
+            places.copy_(part.gather(0, order.argsort(dim=0)))
     return result.view_as(values)
