@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -47,8 +48,14 @@ def classes() -> Iterator[Row]:
 def pixels() -> Iterator[Row]:
     """GB of images, and all that a process takes which checks a network on them, after importing assay."""
     for kind in ("uint8", "float"):
-        command = [sys.executable, __file__, kind]
-        found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        code = f"from shipped.sizes import checked; checked({kind!r})"
+        found = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=Path(__file__).parents[1],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.split()
         yield f"{kind}: GB of the images", float(found[0]), NOTHING
         yield f"{kind}: GB at most during check_network, images included", float(found[1]), NOTHING
 
@@ -68,7 +75,8 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
-def _checked(kind: str) -> None:
+def checked(kind: str) -> None:
+    """Check a network in this process, and print both figures of `pixels`."""
     before = _peak()
     generator = torch.Generator().manual_seed(0)
     shape = (IMAGES, 3, SIDE, SIDE)
@@ -86,7 +94,3 @@ def _checked(kind: str) -> None:
         network, (images, labels), faults=("dead_rows", "fgsm"), severities=(3,), low=0.0, high=1.0
     )
     print(images.numel() * images.element_size() / 1e9, _peak() - before)
-
-
-if __name__ == "__main__":
-    _checked(sys.argv[1])
