@@ -31,6 +31,11 @@ TRIALS = {
     "one_pass": ("torch", "shipped.streams:one_pass"),
     "segmentation": ("torch", "shipped.dense:segmentation"),
     "detection": ("torch", "shipped.dense:detection"),
+    "timm": ("timm", "shipped.modules:timm"),
+    "bounds": ("timm", "shipped.modules:bounds"),
+    "minilm": ("transformers", "shipped.modules:minilm"),
+    "classes": ("sklearn", "shipped.sizes:classes"),
+    "pixels": ("torch", "shipped.sizes:pixels"),
 }
 """The name of a trial, the package that it needs, and where its function is."""
 

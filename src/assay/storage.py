@@ -354,7 +354,7 @@ class _Unpacker:
         if found != fingerprint:
             raise StorageError(
                 "was saved with another network (weights, architecture or pooling differ, or what outputs= "
-                "states); pass the network it was fitted on"
+                "or scale= states); pass the network it was fitted on"
             )
         if outputs is not None and hasattr(network, "read_as"):
             network.read_as(outputs)

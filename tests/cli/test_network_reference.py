@@ -68,7 +68,9 @@ def test_options_follow_the_name(rows):
 
 
 def test_options_that_cannot_be_meant_are_refused():
-    with pytest.raises(InputError, match=r"of a network \(label, layers, output, outputs\), got \['x'\]"):
+    with pytest.raises(
+        InputError, match=r"of a network \(label, layers, output, outputs, scale\), got \['x'\]"
+    ):
         network_at("shipped_networks:softmax?x=1")
     with pytest.raises(InputError, match="number of an output, got 'cat'"):
         network_at("shipped_networks:softmax?label=cat")

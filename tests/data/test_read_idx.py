@@ -42,6 +42,12 @@ def test_images_come_out_between_zero_and_one_with_a_channel(folder, pixels):
     assert labels.tolist() == [2, 0, 1]
 
 
+def test_bytes_stay_as_they_are_if_asked(folder, pixels):
+    inputs = read_idx(folder / IMAGES, uint8=True).inputs
+    assert inputs.dtype == torch.uint8
+    assert np.array_equal(inputs.numpy(), pixels[:, None])
+
+
 def test_gzipped_files_are_the_same_under_any_name(folder):
     plain = read_idx(folder / IMAGES)
     for name in (IMAGES, LABELS):

@@ -72,6 +72,16 @@ def test_sixteen_bits_keep_their_depth(tmp_path):
     assert np.array_equal(read_images(tmp_path).inputs[0, 0].numpy(), deep.astype(np.float32) / 65535)
 
 
+def test_eight_bits_stay_as_they_are_if_asked(folder):
+    data = read_images(folder, uint8=True)
+    assert data.inputs.dtype == torch.uint8
+    assert torch.equal(data.inputs.float() / 255, read_images(folder).inputs)
+    assert read_images(folder, uint8=True, size=2, channels=1).inputs.shape == (3, 1, 2, 2)
+    draw(folder / "dog" / "deep.png", GREY.astype(np.uint16) * 257)
+    with pytest.raises(InputError, match=r"deep.png: expected 8 bits per pixel.*leave out uint8="):
+        read_images(folder, uint8=True)
+
+
 def test_transparency_is_dropped(tmp_path):
     draw(tmp_path / "a" / "1.png", np.dstack([RED, GREY]))
     assert np.array_equal(read_images(tmp_path).inputs[0, 2].numpy(), RED[..., 2].astype(np.float32) / 255)

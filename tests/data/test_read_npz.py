@@ -68,6 +68,19 @@ def test_images_come_out_channels_first_in_the_unit_interval(path, shape, axes):
     assert inputs.is_contiguous()
 
 
+def test_whole_pixels_stay_as_they_are_if_asked(path):
+    array = np.random.default_rng(0).integers(0, 256, (2, 5, 6, 3), dtype=np.uint8)
+    np.savez(path, x=array, y=Y)
+    inputs, _ = read_npz(path, uint8=True)
+    assert inputs.dtype == torch.uint8
+    assert np.array_equal(inputs.numpy(), array.transpose(0, 3, 1, 2))
+    assert inputs.is_contiguous()
+    for wrong, options in ((array / 255, {}), (array[:, :, 0, 0], {}), (array, {"scale": 255})):
+        np.savez(path, x=wrong, y=Y)
+        with pytest.raises(InputError, match=r"images of type uint8 and no scale=.*leave out"):
+            read_npz(path, uint8=True, **options)
+
+
 @pytest.mark.parametrize(("dtype", "white"), [("uint16", 65535), ("bool", 1), ("float64", 1), (">f4", 1)])
 def test_other_types_of_pixels_are_brought_to_the_unit_interval(path, dtype, white):
     np.savez(path, x=np.array([[[0, white]], [[white, 0]]]).astype(dtype), y=Y)

@@ -7,7 +7,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from assay.errors import InputError
-from assay.faults import ANOMALY, NOISE, SHIFT
+from assay.faults import ANOMALY, NOISE, SHIFT, template
 from assay.faults.filters import gaussian_blurred, smooth_noise
 
 TEMPLATES = {**NOISE, **SHIFT, **ANOMALY}
@@ -105,24 +105,40 @@ def test_grey_images_may_come_without_a_channel_and_in_double_precision(name, im
     assert (double - expected).abs().mean() < (1e-3 if name == "jpeg" else 1e-5)
 
 
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_images_of_whole_numbers_get_the_same_fault_rounded(name, images):
+    pixels = (images["32x32 RGB"] * 255).round().byte()
+    expected = TEMPLATES[name](pixels.float() / 255, 4, seed=3)
+    found = TEMPLATES[name](pixels, 4, seed=3)
+    assert found.dtype == torch.uint8
+    assert torch.equal(found, (expected * 255).round().byte())
+
+
+@pytest.mark.parametrize("name", ANOMALY)
+def test_a_broken_sensor_is_the_same_however_many_images_are_worked_on_at_once(name, images, monkeypatch):
+    originals = images["32x32 RGB"]
+    expected = ANOMALY[name](originals, 3, seed=3)
+    monkeypatch.setattr(template, "CHUNK", 5 * originals[0].numel())
+    assert torch.equal(ANOMALY[name](originals, 3, seed=3), expected)
+
+
 def test_bad_input_gets_one_clear_sentence():
     good = torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-    template = NOISE["gaussian"]
+    gaussian = NOISE["gaussian"]
     for severity in (0, 6, 2.5):
         with pytest.raises(InputError, match="expected a severity from 1 to 5"):
-            template(good, severity)
+            gaussian(good, severity)
     with pytest.raises(InputError, match=r"values in \[0, 1\], got 0.* to 2"):
-        template(good * 2 / good.max(), 1)
+        gaussian(good * 2 / good.max(), 1)
     with pytest.raises(InputError, match="values in"):
-        template(torch.full_like(good, torch.nan), 1)
-    with pytest.raises(InputError, match="expected floating-point images"):
-        template((good * 255).byte(), 1)
-    with pytest.raises(InputError, match="expected floating-point images"):
-        template(torch.rand(4, 10), 1)
+        gaussian(torch.full_like(good, torch.nan), 1)
+    for bad in ((good * 255).int(), torch.rand(4, 10), good.numpy()):
+        with pytest.raises(InputError, match="expected images of shape"):
+            gaussian(bad, 1)
     with pytest.raises(InputError, match="at least 8x8"):
-        template(torch.rand(2, 1, 7, 9), 1)
+        gaussian(torch.rand(2, 1, 7, 9), 1)
     with pytest.raises(InputError, match="at least one image"):
-        template(good[:0], 1)
+        gaussian(good[:0], 1)
 
 
 def test_gaussian_blur_agrees_with_scipy():

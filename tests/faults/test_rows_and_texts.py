@@ -192,6 +192,21 @@ def test_attacks_as_templates_double_with_every_severity(name, network):
         attack(images, 6, network=network)
 
 
+@pytest.mark.parametrize("name", ADVERSARIAL)
+@pytest.mark.parametrize("scale", [255, 1])
+def test_attacks_on_whole_numbers_move_as_far_and_stay_whole(name, scale, network):
+    pixels = torch.randint(40, 216, (6, 3, 8, 8), generator=torch.Generator().manual_seed(2)).byte()
+    taking = assay.Network(network.module, scale=scale, batch_size=4)
+    attack = ADVERSARIAL[name]
+    moved = attack(pixels, 5, network=taking)
+    assert moved.dtype == torch.uint8
+    away = norms((moved.double() - pixels.double()) / 255, attack.norm)
+    # Each of 192 values is rounded by half a pixel at most.
+    rounding = norms(torch.full((1, 192), 0.5 / 255, dtype=torch.float64), attack.norm)
+    assert (away <= attack.epsilon(5, 192) + rounding + 1e-6).all()
+    assert (away > 0).all()
+
+
 def test_attacks_on_rows_move_every_feature_by_its_own_scale(network):
     table = torch.randn(40, 192, generator=torch.Generator().manual_seed(0)) * torch.logspace(-1, 1, 192)
     moved = ADVERSARIAL["fgsm"](table, 4, network=network)
@@ -218,5 +233,9 @@ def test_images_of_another_dataset_are_brought_to_the_same_shape():
     assert matched(colour, small).shape == (5, 28, 28)
     flat = torch.full((2, 3, 64, 64), 0.3)
     assert torch.allclose(matched(flat, small), torch.tensor(0.3), atol=1e-6)
+    pixels = matched(flat, (colour * 255).byte())
+    assert pixels.dtype == torch.uint8
+    assert set(pixels.flatten().tolist()) == {round(0.3 * 255)}
+    assert torch.allclose(matched(pixels, colour), torch.tensor(0.3), atol=0.5 / 255)
     with pytest.raises(InputError, match="1 or 3 channels"):
         matched(torch.rand(2, 4, 8, 8), colour)

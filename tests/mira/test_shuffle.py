@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import assay
+from assay.mira import shuffle
 from assay.mira.shuffle import shuffled
 
 
@@ -47,6 +48,19 @@ def test_shuffling_keeps_the_values_of_every_place_and_follows_from_the_seed():
     assert torch.equal(mixed.sort(dim=0).values, values.sort(dim=0).values)
     assert not torch.equal(mixed, values)
     assert torch.equal(mixed, shuffled(values, seed=1))
+
+
+def test_pixels_are_shuffled_as_they_are_and_in_blocks(monkeypatch):
+    values = torch.randint(0, 256, (50, 2, 3), generator=torch.Generator().manual_seed(0)).byte()
+    assert torch.equal(shuffled(values, seed=1).float(), shuffled(values.float(), seed=1))
+    whole = shuffled(values, seed=1)
+    monkeypatch.setattr(shuffle, "SORTED", 100)
+    assert torch.equal(shuffled(values, seed=1), whole)
+    monkeypatch.setattr(shuffle, "BLOCK", 200)  # four places at once, then two
+    mixed = shuffled(values, seed=1)
+    assert mixed.dtype == torch.uint8
+    assert torch.equal(mixed.sort(dim=0).values, values.sort(dim=0).values)
+    assert not torch.equal(mixed, values)
 
 
 def test_it_is_a_whole_answer(tmp_path):

@@ -69,6 +69,18 @@ def test_a_convolution_may_make_the_logits(dimensions):
     assert torch.allclose(trace.logits, penultimate @ weight.T + module[2].bias, atol=1e-6)
 
 
+@pytest.mark.parametrize(("answers", "label"), [(1, None), (4, 2)])
+def test_a_convolution_may_make_the_answers_to_yes_or_no_questions(answers, label):
+    module = fully_convolutional(classes=answers)
+    network = assay.Network(module, outputs="logits", label=label)
+    for _ in range(2):
+        trace = network.observe(images())
+        assert trace.logits.shape == (10, 2)
+        assert torch.allclose(
+            trace.features["penultimate"], module[:2](images()).flatten(2).mean(2), atol=1e-6
+        )
+
+
 def test_a_fully_convolutional_network_is_guarded_and_exported(tmp_path):
     guard = guarded(assay.Network(fully_convolutional()), assay.monitors.ViM())
     assert_exported_alike(guard, tmp_path / "guard.onnx", images(50, 3))

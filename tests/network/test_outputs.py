@@ -141,7 +141,7 @@ def test_a_saved_guard_knows_how_outputs_were_read(rows, tmp_path):
     other.read_as("logits")
     with pytest.raises(StorageError, match="expected outputs read as probabilities, as when the file was"):
         assay.load(tmp_path / "guard", network=other)
-    with pytest.raises(StorageError, match=r"what outputs= states"):
+    with pytest.raises(StorageError, match=r"what outputs= or scale= states"):
         assay.load(tmp_path / "guard", network=Network(module, outputs="logits"))
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from assay.benchmark.scenario import Labels, LastInputs, Scenario, novelty_labels
 from assay.faults import Attack, Template
+from assay.faults.template import as_fractions, as_pixels
 from assay.identity import digest
 from assay.network import Network, length, rows
 
@@ -102,10 +103,18 @@ class Material:
 def joined(first: Any, second: Any) -> Any:
     """The rows of both, in the form of the second: a tensor, a dict of tensors, or a list."""
     if isinstance(second, Tensor):
-        return torch.cat([first.to(second.dtype), second])
+        return torch.cat([alike(first, second), second])
     if isinstance(second, Mapping):
         return {name: joined(first[name], tensor) for name, tensor in second.items()}
     return [*first, *second]
+
+
+def alike(others: Tensor, known: Tensor) -> Tensor:
+    """The others in the type of the known inputs: images keep their brightness."""
+    pixels = torch.uint8 in (others.dtype, known.dtype)
+    if pixels and others.is_floating_point() != known.is_floating_point():
+        return as_pixels(as_fractions(others), known.dtype)
+    return others.to(known.dtype)
 
 
 def _with_rows_replaced(stream: Any, places: Tensor, changed: Any) -> Any:

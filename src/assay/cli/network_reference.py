@@ -14,7 +14,7 @@ from assay.errors import InputError, MissingLabelsError
 if TYPE_CHECKING:
     from assay import Network
 
-NETWORK_OPTIONS = {"label", "layers", "output", "outputs"}
+NETWORK_OPTIONS = {"label", "layers", "output", "outputs", "scale"}
 """Arguments of Network that may follow a reference to one."""
 
 TRAIN, TEST = 0, 1
@@ -25,8 +25,8 @@ def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "N
     """The Network from `module:factory` or an .onnx file.
 
     The name may be a Network, a torch module, or a function without arguments that returns either. The
-    current folder is searched first, as python itself does. Options of Network that say how its outputs are
-    read follow a question mark: `net.onnx?outputs=probabilities&layers=none`.
+    current folder is searched first, as python itself does. Options of Network follow a
+    question mark: `net.onnx?outputs=probabilities&layers=none`.
     """
     from torch import nn
 

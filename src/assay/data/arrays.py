@@ -17,13 +17,14 @@ _WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
 _WHITE = {np.dtype(np.bool_): 1.0, np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
 
 
-def as_inputs(array: Array, source: object, scale: float | None = None) -> Tensor:
+def as_inputs(array: Array, source: object, scale: float | None = None, *, uint8: bool = False) -> Tensor:
     """A float32 tensor: a table (N, D) as it is; images (N, C, H, W), channels first, in [0, 1].
 
     Two axes are a table, three are grey images (N, H, W), four are images (N, C, H, W), or (N, H, W, C) if
     only the last axis has length 1, 3 or 4. Values are divided by `scale`. Without it, tables are unchanged,
-    uint8 images are divided by 255, uint16 images by 65535, and float images must be in [0, 1]. The data are
-    copied once at most; a float32 array in the right layout is not copied.
+    uint8 images are divided by 255, uint16 images by 65535, and float images must be in [0, 1]. With `uint8`,
+    images of that type stay as they are, for `Network(scale=255)`. The data are copied once at most; a
+    float32 array in the right layout is not copied, nor a uint8 one that stays as it is.
     """
     if array.dtype.kind not in "biuf":
         raise InputError(f"{source}: expected numbers, got an array of type {array.dtype}; store numbers")
@@ -36,6 +37,8 @@ def as_inputs(array: Array, source: object, scale: float | None = None) -> Tenso
         raise InputError(
             f"expected a scale above 0, got {scale}; pass the value of a white pixel, such as 255"
         )
+    if uint8:
+        return _whole_pixels(array, source, scale)
     divisor = _white(array, source) if scale is None else scale
     values = _divided(_channels_first(array), divisor)
     low, high = values.min(), values.max()
@@ -62,6 +65,15 @@ def as_symbols(array: Array, source: object) -> Tensor:
         )
     dtype: np.dtype[Any] = np.dtype(_WIDER.get(array.dtype.name, array.dtype.name))  # in native byte order
     return torch.from_numpy(np.require(array, dtype, ["C", "W"]))
+
+
+def _whole_pixels(array: Array, source: object, scale: float | None) -> Tensor:
+    if array.dtype != np.uint8 or array.ndim == 2 or scale is not None:
+        raise InputError(
+            f"{source}: expected images of type uint8 and no scale= to keep as they are, got {array.dtype} "
+            f"of shape {array.shape} and scale={scale}; leave out uint8="
+        )
+    return torch.from_numpy(np.require(_channels_first(array), None, ["C", "W"]))
 
 
 def _channels_first(array: Array) -> Array:

@@ -23,20 +23,21 @@ def read_huggingface(
     size: Size | None = None,
     channels: int | None = None,
     scale: float | None = None,
+    uint8: bool = False,
     classes: Sequence[str] | None = None,
 ) -> Labelled[Tensor] | Labelled[list[str]]:
     """(inputs, labels) from one split of a Hugging Face dataset, or anything with `column_names`.
 
     A column of texts becomes a list of str; a column of images float32 in [0, 1], channels first (see
-    `read_images` for `size` and `channels`); a column of numbers float32 (`scale` as in `read_npz`). By
-    default the inputs are the column called text, sentence, content, review, image, img, inputs, x or
-    features, and the labels the one called label, labels, class, target or y. Class names are kept; labels
-    that are texts are numbered in sorted order, or in the order of `classes`.
+    `read_images` for `size`, `channels` and `uint8`); a column of numbers float32 (`scale` and `uint8` as in
+    `read_npz`). By default the inputs are the column called text, sentence, content, review, image, img,
+    inputs, x or features, and the labels the one called label, labels, class, target or y. Class names are
+    kept; labels that are texts are numbered in sorted order, or in the order of `classes`.
     """
     _check_split(dataset)
     label_name = _column(dataset, label, LABEL_NAMES, "label")
     labels, names = _labels(dataset, label_name, classes)
-    found: Any = huggingface_inputs(dataset, inputs, size=size, channels=channels, scale=scale)
+    found: Any = huggingface_inputs(dataset, inputs, size=size, channels=channels, scale=scale, uint8=uint8)
     by_name = isinstance(dataset[label_name][0], str)
     return Labelled(found, labels, names, in_sorted_order=by_name and classes is None)
 
@@ -48,6 +49,7 @@ def huggingface_inputs(
     size: Size | None = None,
     channels: int | None = None,
     scale: float | None = None,
+    uint8: bool = False,
 ) -> Tensor | list[str]:
     """The inputs of `read_huggingface` alone."""
     _check_split(dataset)
@@ -56,8 +58,8 @@ def huggingface_inputs(
     if isinstance(column[0], str):
         return list(column)
     if isinstance(column[0], Image.Image):
-        return stacked(column, source, size, channels)
-    return as_inputs(_numbers(column, source), source, scale)
+        return stacked(column, source, size, channels, uint8)
+    return as_inputs(_numbers(column, source), source, scale, uint8=uint8)
 
 
 def _check_split(dataset: Any) -> None:

@@ -28,36 +28,44 @@ def read_idx(
     *,
     split: str | None = None,
     scale: float | None = None,
+    uint8: bool = False,
 ) -> Labelled[Tensor]:
     """(inputs, labels) from a file of images and a file of labels, plain or gzipped.
 
     `path` is the file of images, or the folder with this file and `split` "train" or "test". The file of
     labels is expected beside it under the usual name (train-images-idx3-ubyte, train-labels-idx1-ubyte)
     unless `labels` names another. Images become float32 in [0, 1], channels first: (N, 1, H, W); values that
-    are not bytes are divided by `scale`. Memory needed: the file and the result.
+    are not bytes are divided by `scale`. With `uint8`, bytes stay as they are, for `Network(scale=255)`.
+    Memory needed: the file and the result.
     """
     images = _image_file(path, split)
-    inputs = _inputs(images, scale)
+    inputs = _inputs(images, scale, uint8)
     beside = _labels_beside(images) if labels is None else existing_file(labels)
     return Labelled(inputs, numbered(_array_in(beside), len(inputs), beside))
 
 
-def idx_inputs(path: str | PathLike[str], *, split: str | None = None, scale: float | None = None) -> Tensor:
+def idx_inputs(
+    path: str | PathLike[str],
+    *,
+    split: str | None = None,
+    scale: float | None = None,
+    uint8: bool = False,
+) -> Tensor:
     """The images of `read_idx` alone."""
-    return _inputs(_image_file(path, split), scale)
+    return _inputs(_image_file(path, split), scale, uint8)
 
 
 def _image_file(path: str | PathLike[str], split: str | None) -> Path:
     return _images_of_split(Path(path), split) if Path(path).is_dir() else existing_file(path)
 
 
-def _inputs(images: Path, scale: float | None) -> Tensor:
+def _inputs(images: Path, scale: float | None, uint8: bool) -> Tensor:
     values = _array_in(images)
     if values.ndim < 2:
         raise InputError(
             f"{images}: expected inputs of two axes or more, got labels; pass the file of images"
         )
-    return as_inputs(values, images, scale)
+    return as_inputs(values, images, scale, uint8=uint8)
 
 
 def _array_in(path: Path) -> Array:

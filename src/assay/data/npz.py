@@ -22,6 +22,9 @@ from assay.errors import InputError, MissingLabelsError
 _INPUTS = ("inputs", "x", "images", "data")
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 LABELS = ("labels", "y", "targets", "target", "label")
+
+BESIDE = 4
+"""Bytes per number of the tensor that is made beside the array."""
 # NumPy and zipfile raise each of these on one damaged file or another.
 DAMAGED = (
     ValueError,
@@ -43,15 +46,16 @@ def read_npz(
     split: str | None = None,
     scale: float | None = None,
     integers: bool = False,
+    uint8: bool = False,
 ) -> Labelled[Tensor]:
     """(inputs, labels) from two arrays of an npz file; only these two are read.
 
     By default the inputs are the array called inputs, x, images or data and the labels the one called labels,
     y, targets, target or label, in upper or lower case; with `split="train"`, x_train or train_x and so on.
     Images become float32 in [0, 1], channels first; `as_inputs` in arrays.py lists the accepted layouts and
-    what `scale` does. With `integers`, whole numbers (bytes, tokens) stay as they are. Pickled (object)
-    arrays are refused: reading them would run code from the file. Arrays that do not fit into free memory are
-    refused, by their headers, before they are unpacked.
+    what `scale` and `uint8` do. With `integers`, whole numbers (bytes, tokens) stay as they are. Pickled
+    (object) arrays are refused: reading them would run code from the file. Arrays that do not fit into free
+    memory are refused, by their headers, before they are unpacked.
     """
     file = existing_file(path)
     with open_arrays(file) as arrays:
@@ -63,9 +67,10 @@ def read_npz(
             array_named(inputs, _INPUTS, split, arrays.files, "inputs", file),
             array_named(labels, LABELS, split, arrays.files, "labels", file),
         )
-        expect_room(sum(member_bytes(arrays.zip, name) for name in names), file)
+        needed = member_bytes(arrays.zip, names[0], 0 if uint8 else BESIDE)
+        expect_room(needed + member_bytes(arrays.zip, names[1]), file)
         x, y = (arrays[name] for name in names)
-    return Labelled(_inputs(x, file, scale, integers), numbered(y, len(x), file))
+    return Labelled(_inputs(x, file, scale, integers, uint8), numbered(y, len(x), file))
 
 
 def npz_inputs(
@@ -75,6 +80,7 @@ def npz_inputs(
     split: str | None = None,
     scale: float | None = None,
     integers: bool = False,
+    uint8: bool = False,
 ) -> Tensor:
     """The inputs of `read_npz` alone; an npy file works too."""
     file = existing_file(path)
@@ -83,13 +89,17 @@ def npz_inputs(
             x = arrays
         else:
             name = array_named(inputs, _INPUTS, split, arrays.files, "inputs", file)
-            expect_room(member_bytes(arrays.zip, name), file)
+            expect_room(member_bytes(arrays.zip, name, 0 if uint8 else BESIDE), file)
             x = arrays[name]
-    return _inputs(x, file, scale, integers)
+    return _inputs(x, file, scale, integers, uint8)
 
 
-def _inputs(array: Array, file: Path, scale: float | None, integers: bool) -> Tensor:
-    return as_symbols(array, file) if integers else as_inputs(array, file, scale)
+def _inputs(array: Array, file: Path, scale: float | None, integers: bool, uint8: bool) -> Tensor:
+    if integers and uint8:
+        raise InputError(
+            f"{file}: expected one of integers= (bytes, tokens) and uint8= (images), got both; leave one out"
+        )
+    return as_symbols(array, file) if integers else as_inputs(array, file, scale, uint8=uint8)
 
 
 @contextmanager
@@ -99,7 +109,7 @@ def open_arrays(file: Path) -> Iterator[Any]:
     try:
         with file.open("rb") as stream:
             if stream.peek(len(npy.MAGIC_PREFIX)).startswith(npy.MAGIC_PREFIX):
-                expect_room(_array_bytes(stream), file)
+                expect_room(_array_bytes(stream, BESIDE), file)
                 stream.seek(0)
             yield np.load(stream, allow_pickle=False)
     except InputError:
@@ -109,20 +119,20 @@ def open_arrays(file: Path) -> Iterator[Any]:
         raise InputError(f"{file}: cannot be read as npz ({error}); {advice} with numpy.savez") from error
 
 
-def member_bytes(archive: zipfile.ZipFile, name: str) -> int:
+def member_bytes(archive: zipfile.ZipFile, name: str, beside: int = BESIDE) -> int:
     """Bytes of memory needed to turn an array into a tensor, by its own header and the archive's."""
     member = name if name in archive.namelist() else f"{name}.npy"
     with archive.open(member) as stream:
-        return max(archive.getinfo(member).file_size, _array_bytes(stream))
+        return max(archive.getinfo(member).file_size, _array_bytes(stream, beside))
 
 
-def _array_bytes(stream: IO[bytes]) -> int:
+def _array_bytes(stream: IO[bytes], beside: int) -> int:
     """Bytes of the array that begins here and of the tensor made from it, by its header."""
     version = npy.read_magic(stream)
     if version not in _HEADERS:
         return 0  # a structure with fields, which is refused
     shape, _, dtype = _HEADERS[version](stream)
-    return math.prod(shape) * (dtype.itemsize + (0 if dtype == np.float32 else 4))
+    return math.prod(shape) * (dtype.itemsize + (0 if dtype == np.float32 else beside))
 
 
 def array_named(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from assay.errors import InputError
 from assay.faults.adversarial import fgsm, pgd, random_sign
 from assay.faults.norms import Norm
-from assay.faults.template import check_images, check_severity
+from assay.faults.template import WHITE, as_pixels, check_images, check_severity
 from assay.network import Network
 
 USUAL_SIZE = 3 * 32 * 32
@@ -41,6 +41,8 @@ class Attack:
             return self._moved_rows(inputs, severity, seed, network, labels)
         check_images(inputs)
         epsilon = self.epsilon(severity, inputs[0].numel())
+        if inputs.dtype == torch.uint8:
+            return self._moved_pixels(inputs, epsilon, seed, network, labels)
         return self._moved(inputs, epsilon, seed, network, labels, 0.0, 1.0)
 
     def epsilon(self, severity: int, size: int) -> float:
@@ -50,6 +52,26 @@ class Attack:
         16.0
         """
         return float(USUAL[self.norm] * (size / USUAL_SIZE) ** GROWTH[self.norm] * 2.0 ** (severity - 4))
+
+    def _moved_pixels(
+        self, images: Tensor, epsilon: float, seed: int, network: Network, labels: Any
+    ) -> Tensor:
+        """Images of type uint8, batch by batch, moved as the network gets them, then rounded."""
+        if network.scale is None:
+            raise InputError(
+                "expected a network that takes uint8 images, got one without scale=; pass "
+                "assay.Network(module, scale=255)"
+            )
+        white = WHITE / network.scale
+        result = torch.empty_like(images)
+        for start in range(0, len(images), network.batch_size):
+            place = slice(start, start + network.batch_size)
+            part = network.embed(images[place])
+            assert isinstance(part, Tensor)
+            known = None if labels is None else labels[place]
+            moved = self._moved(part, epsilon * white, seed + start, network, known, 0.0, white)
+            result[place] = as_pixels(moved / white, images.dtype)
+        return result
 
     def _moved_rows(self, table: Tensor, severity: int, seed: int, network: Network, labels: Any) -> Tensor:
         """Attacked as if every feature had standard deviation 1: a layer in front undoes the scaling."""

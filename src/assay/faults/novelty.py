@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from assay.errors import InputError
-from assay.faults.template import check_images
+from assay.faults.template import CHUNK, as_fractions, as_pixels, check_images
 from assay.labels import class_numbers
 from assay.network import length, rows
 from assay.trace import Inputs
@@ -37,8 +37,17 @@ def leave_out(inputs: Inputs, labels: Tensor, classes: Iterable[int]) -> tuple[I
 
 
 def matched(images: Tensor, like: Tensor) -> Tensor:
-    """Images of another dataset in the shape of `like` (N, C, H, W): resized, with its channels."""
+    """Images of another dataset in the shape and type of `like` (N, C, H, W): resized, with its channels."""
     check_images(images)
+    result = torch.empty(len(images), *like.shape[1:], dtype=like.dtype)
+    size = max(1, CHUNK // max(images[0].numel(), like[0].numel()))
+    for start in range(0, len(images), size):
+        place = slice(start, start + size)
+        result[place] = as_pixels(_matched(as_fractions(images[place]), like), like.dtype)
+    return result
+
+
+def _matched(images: Tensor, like: Tensor) -> Tensor:
     part = images[:, None] if images.ndim == 3 else images
     channels = 1 if like.ndim == 3 else like.shape[1]
     if part.shape[1] != channels and 1 not in (part.shape[1], channels):
@@ -53,4 +62,4 @@ def matched(images: Tensor, like: Tensor) -> Tensor:
         # Antialiased, or a large image made small would show patterns that neither dataset has.
         part = interpolate(part, size=like.shape[-2:], mode="bilinear", antialias=True)
     part = part.expand(-1, channels, -1, -1)
-    return part.reshape(len(images), *like.shape[1:]).to(like.dtype).clamp(0, 1)
+    return part.reshape(len(images), *like.shape[1:])

@@ -19,6 +19,9 @@ SEVERITIES = range(1, 6)
 CHUNK = 2**19
 """Numbers worked on at once: few enough to stay in the processor's cache, many enough to be vectorised."""
 
+WHITE = 255
+"""The value of a white pixel in images of type uint8."""
+
 Corrupt: TypeAlias = Callable[[Tensor, int, torch.Generator], Tensor]
 """From images (n, C, H, W), the severity and a source of randomness to images."""
 
@@ -38,10 +41,11 @@ class Template(Protocol):
 
 @dataclass(frozen=True)
 class ImageFault:
-    """A fault of images (N, C, H, W) or (N, H, W) with values in [0, 1], from 8x8 upwards.
+    """A fault of images (N, C, H, W) or (N, H, W) with values in [0, 1] or uint8, from 8x8 upwards.
 
-    Works through chunks of images, so memory is the result plus a few times CHUNK numbers. With `whole`,
-    the fault sees all images at once: a broken sensor is broken in the same place in each.
+    Works through chunks of images, so memory is the result plus a few times CHUNK numbers; uint8 images stay
+    uint8, rounded to the nearest value as a camera would. With `whole`, every chunk meets the same random
+    numbers, since a broken sensor is broken in the same place in each image, and the set's first image.
     """
 
     name: str
@@ -56,11 +60,34 @@ class ImageFault:
         images = inputs[:, None] if inputs.ndim == 3 else inputs
         generator = torch.Generator().manual_seed(seed)
         result = torch.empty_like(images)
-        size = len(images) if self.whole else max(1, CHUNK // images[0].numel())
+        size = max(1, CHUNK // images[0].numel())
         for start in range(0, len(images), size):
-            part = images[start : start + size]
-            torch.clamp(self.corrupt(part, severity, generator), 0, 1, out=result[start : start + size])
+            place = slice(start, start + size)
+            part = as_fractions(images[place])
+            if self.whole:
+                generator.manual_seed(seed)
+                first = as_fractions(images[:1])  # the set's, at which a camera may have frozen
+                changed = self.corrupt(torch.cat([first, part]), severity, generator)[1:]
+            else:
+                changed = self.corrupt(part, severity, generator)
+            if changed.dtype == images.dtype:
+                torch.clamp(changed, 0, 1, out=result[place])
+            else:
+                result[place] = as_pixels(changed, images.dtype)
         return result.view_as(inputs)
+
+
+def as_fractions(images: Tensor) -> Tensor:
+    """Images in [0, 1], in single precision or what they are: uint8 and half precision are converted."""
+    if images.dtype == torch.uint8:
+        return images.float() / WHITE
+    return images.float() if images.dtype in (torch.float16, torch.bfloat16) else images
+
+
+def as_pixels(images: Tensor, dtype: torch.dtype) -> Tensor:
+    """Images cut to [0, 1], as this type; uint8 is rounded to the nearest of its values."""
+    cut = images.clamp(0, 1)
+    return cut.mul_(WHITE).round_().to(dtype) if dtype == torch.uint8 else cut.to(dtype)
 
 
 def family(category: str, faults: dict[str, Corrupt], *, whole: bool = False) -> dict[str, ImageFault]:
@@ -75,16 +102,19 @@ def check_severity(severity: int) -> None:
 
 def check_images(images: Tensor) -> None:
     """Shape, type and range; one pass over the data."""
-    if not isinstance(images, Tensor) or images.ndim not in (3, 4) or not images.is_floating_point():
+    kind = isinstance(images, Tensor) and (images.is_floating_point() or images.dtype == torch.uint8)
+    if not kind or images.ndim not in (3, 4):
         found = (
             f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
         )
         raise InputError(
-            f"expected floating-point images of shape (N, C, H, W) or (N, H, W), got {found}; "
+            f"expected images of shape (N, C, H, W) or (N, H, W), floating-point or uint8, got {found}; "
             "convert, for example torch.as_tensor(images).float() / 255"
         )
     if not len(images) or min(images.shape[-2:]) < 8:
         raise InputError(f"expected at least one image of at least 8x8, got shape {tuple(images.shape)}")
+    if images.dtype == torch.uint8:
+        return
     low, high = (float(bound) for bound in images.aminmax())
     if not (low >= 0 and high <= 1):
         raise InputError(

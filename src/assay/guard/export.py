@@ -7,7 +7,7 @@ in `Monitor.obstacle`.
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from assay.errors import InputError
 from assay.extras import expect_installed
 from assay.network import in_single_precision, length, rows, zeros_of
 from assay.network.graph import NEWEST, OPSET, NetworkGraph, traced
+from assay.network.onnx_names import rename, tensor_names
 from assay.outputs import LOGITS
 from assay.storage import write_whole
 from assay.trace import Inputs, Trace
@@ -105,8 +106,8 @@ def joined(network: NetworkGraph, judge: Any, kept: Sequence[str]) -> Any:
     model = onnx.ModelProto()
     model.CopyFrom(network.model)
     graph = model.graph
-    moved = {name: f"network/{name}" for name in _names(graph) & {*OUTPUTS, *kept}}
-    _rename(graph, moved)
+    moved = {name: f"network/{name}" for name in tensor_names(graph) & {*OUTPUTS, *kept}}
+    rename(graph, moved)
     del graph.output[:]
     places = {"output": network.logits}
     places |= {f"layer/{name}": tensor for name, tensor in network.layers.items()}
@@ -114,7 +115,7 @@ def joined(network: NetworkGraph, judge: Any, kept: Sequence[str]) -> Any:
     places = {name: moved.get(place, place) for name, place in places.items()}
     places |= {name: name for name in (*OUTPUTS, *kept)}
     judged = judge.graph
-    _rename(judged, {name: places.get(name, f"guard/{name}") for name in _names(judged)})
+    rename(judged, {name: places.get(name, f"guard/{name}") for name in tensor_names(judged)})
     for node in judged.node:
         node.name = f"guard/{node.name}"
     graph.node.extend(judged.node)
@@ -253,32 +254,3 @@ def _compare(guard: "Guard", written: Any, inputs: Inputs) -> None:
             f"instead of {float(ours[row]):g}; implement `_traced_score` in the monitor, or pass a typical "
             "example"
         )
-
-
-def _names(graph: Any) -> set[str]:
-    """Every tensor's name."""
-    found = {entry.name for part in (graph.input, graph.output, graph.initializer) for entry in part}
-    for node in graph.node:
-        found.update(node.input, node.output)
-        for inner in _subgraphs(node):
-            found |= _names(inner)
-    return found - {""}
-
-
-def _rename(graph: Any, names: Mapping[str, str]) -> None:
-    for part in (graph.input, graph.output, graph.initializer, graph.value_info):
-        for entry in part:
-            entry.name = names.get(entry.name, entry.name)
-    for node in graph.node:
-        for tensors in (node.input, node.output):
-            for place, name in enumerate(tensors):
-                tensors[place] = names.get(name, name)
-        for inner in _subgraphs(node):
-            _rename(inner, names)
-
-
-def _subgraphs(node: Any) -> Iterator[Any]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs

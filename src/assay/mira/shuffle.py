@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+BLOCK, SORTED = 2**25, 2**22
+"""Numbers for which keys are drawn at once, and of which the keys are sorted at once."""
+
 
 @storable("ShuffleScore")
 @dataclass(frozen=True, eq=False)
@@ -97,24 +100,44 @@ def _mixed(network: Network, inputs: Inputs, seed: int, fixed: Collection[int]) 
     if any(tensor.is_floating_point() for tensor in tensors):
         return replaced(inputs, shuffled(perturbable(inputs), seed))
     symbols = inputs if isinstance(inputs, Tensor) else token_ids(inputs)
-    free = ~torch.isin(symbols, torch.tensor(sorted(fixed), dtype=symbols.dtype))
-    if symbols.ndim == 2 and symbols.dtype != torch.uint8:
-        free &= TokenRule.of(network).free(inputs)
-    mixed = shuffled(symbols, seed, free)
+    mixed = shuffled(symbols, seed, _free(network, inputs, symbols, fixed))
     return mixed if isinstance(inputs, Tensor) else {**inputs, IDS: mixed.to(inputs[IDS].dtype)}
+
+
+def _free(network: Network, inputs: Inputs, symbols: Tensor, fixed: Collection[int]) -> Tensor | None:
+    """Where whole numbers may be exchanged; None where all may, as with pixels and bytes."""
+    free = ~torch.isin(symbols, torch.tensor(sorted(fixed), dtype=symbols.dtype)) if fixed else None
+    if symbols.ndim != 2 or symbols.dtype == torch.uint8:
+        return free
+    tokens = TokenRule.of(network).free(inputs)
+    return tokens if free is None else tokens & free
 
 
 def shuffled(values: Tensor, seed: int, free: Tensor | None = None) -> Tensor:
     """The rows of every place of the inputs (N, ...) permuted on their own: marginals stay as they are.
 
-    With `free`, only among the rows that are free in that place.
+    With `free`, only among the rows that are free in that place. It takes the memory of the result and that
+    of BLOCK keys.
     """
     flat = values.flatten(1)
-    keys = torch.rand(flat.shape, generator=torch.Generator().manual_seed(seed))
-    if free is None:
-        return flat.gather(0, keys.argsort(dim=0)).view_as(values)
-    held = ~free.flatten(1)
-    # Rows that are not free come last in both orders, in their own order, and so stay where they are.
+    held = None if free is None else ~free.flatten(1)
+    generator = torch.Generator().manual_seed(seed)
+    result = torch.empty_like(flat)
+    drawn, width = (max(1, numbers // len(flat)) for numbers in (BLOCK, SORTED))
+    for start in range(0, flat.shape[1], drawn):
+        keys = torch.rand(flat[:, start : start + drawn].shape, generator=generator)
+        for offset in range(0, keys.shape[1], width):
+            part = slice(start + offset, min(start + offset + width, start + keys.shape[1]))
+            order = keys[:, offset : offset + width]
+            result[:, part] = _permuted(flat[:, part], order, None if held is None else held[:, part])
+    return result.view_as(values)
+
+
+def _permuted(values: Tensor, keys: Tensor, held: Tensor | None) -> Tensor:
+    """Each column in the order of its keys, except for what is held in its place."""
+    if held is None:
+        return values.gather(0, keys.argsort(dim=0))
+    # Rows that are held come last in both orders, in their own order, and so stay where they are.
     order = keys.masked_fill(held, 2.0).argsort(dim=0, stable=True)
     places = held.int().argsort(dim=0, stable=True)
-    return torch.empty_like(flat).scatter_(0, places, flat.gather(0, order)).view_as(values)
+    return torch.empty_like(values).scatter_(0, places, values.gather(0, order))

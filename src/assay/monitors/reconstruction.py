@@ -175,7 +175,7 @@ class Reconstruction(Monitor):
                 f"expected inputs in one tensor to reconstruct, got {sorted(inputs)}; use another monitor"
             )
         images = inputs[:, None] if inputs.ndim == 3 else inputs
-        return (images if images.ndim == 4 and min(images.shape[2:]) >= 4 else inputs.flatten(1)).float()
+        return images if images.ndim == 4 and min(images.shape[2:]) >= 4 else inputs.flatten(1)
 
     def _training(self) -> Training:
         return Training(
@@ -196,7 +196,7 @@ class Reconstruction(Monitor):
         self.scale_ = torch.where(spread > 1e-6 * values.abs().amax(), spread, 1.0).float()
 
     def _standard(self, inputs: Tensor) -> Tensor:
-        return (inputs - self.shift_) / self.scale_
+        return (inputs.float() - self.shift_) / self.scale_
 
     def _doubt(self, key: int, inputs: Tensor) -> Tensor:
         """The scores of inputs by one network."""

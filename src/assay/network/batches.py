@@ -1,12 +1,12 @@
 """Data of any accepted form, as batches of checked tensors."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from assay.data.dataset_items import Columns, Transform, batched, input_and_label
 from assay.data.raw_batches import batch_count, comes_in_batches, is_images, is_pair, raw_batches
@@ -147,6 +147,16 @@ def encoded(data: Any) -> Inputs:
             raise InputError(f"expected the same number of rows in every tensor, got {shapes(tensors)}")
         return tensors
     return _as_tensor(data)
+
+
+def first_weight(parts: Iterable[nn.Module]) -> Tensor:
+    """Inputs are moved to its device and precision. `Module.parameters()` would be too slow for single
+    inputs."""
+    for part in parts:
+        for weight in part._parameters.values():
+            if weight is not None and weight.is_floating_point():
+                return weight
+    return torch.empty(0)
 
 
 def placed(inputs: Inputs, device: torch.device, dtype: torch.dtype) -> Inputs:

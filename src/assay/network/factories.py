@@ -62,11 +62,12 @@ class NetworkFactories:
         logits: str | None = None,
         rows: str | RowFunction | PredictionRows | None = None,
         ignore_index: int = IGNORED,
+        scale: float | None = None,
     ) -> "Network":
         """An ONNX file as a black box without gradients: see `OnnxNetwork`."""
         from assay.network.onnx import OnnxNetwork
 
-        options = {"pool": pool, "batch_size": batch_size, "ignore_index": ignore_index}
+        options = {"pool": pool, "batch_size": batch_size, "ignore_index": ignore_index, "scale": scale}
         return OnnxNetwork(
             path, layers, outputs=outputs, output=output, label=label, logits=logits, rows=rows, **options
         )

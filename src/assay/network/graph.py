@@ -65,7 +65,10 @@ def traced_network(
 
         def forward(self, *parts: Tensor) -> tuple[Tensor, ...]:
             inputs = parts[0] if names == [""] else dict(zip(names, parts, strict=True))
-            logits, features = (forward or network._forward)(inputs, layers)
+            if forward is None:
+                logits, features = network._forward(network.embed(inputs), layers)
+            else:
+                logits, features = forward(inputs, layers)
             return logits, *features.values()
 
     inputs = [name or "inputs" for name in names]

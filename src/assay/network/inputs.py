@@ -109,6 +109,11 @@ def all_finite(inputs: Inputs) -> bool:
     )
 
 
+def scaled(inputs: Inputs, scale: float) -> Inputs:
+    """Inputs of type uint8 divided by `scale`, in single precision; others as they are."""
+    return each(inputs, lambda tensor: tensor.float() / scale if tensor.dtype == torch.uint8 else tensor)
+
+
 def in_single_precision(inputs: Inputs) -> Inputs:
     """The inputs, those in half precision in single."""
     return each(inputs, lambda tensor: tensor.float() if tensor.dtype in HALF else tensor)

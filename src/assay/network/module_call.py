@@ -30,7 +30,8 @@ def output_of(module: nn.Module, inputs: Inputs, form: Form, run: Callable[..., 
         if isinstance(inputs, Tensor) and not inputs.is_floating_point():
             raise InputError(
                 f"expected floating-point inputs as in training (images usually in [0, 1]), "
-                f"got {shapes(inputs)}; convert, for example inputs.float() / 255"
+                f"got {shapes(inputs)}; convert, for example inputs.float() / 255, or leave uint8 images as "
+                "they are and pass Network(module, scale=255)"
             ) from error
         if _took_before(inputs, form):  # so the fault is not in the inputs
             error.add_note(f"assay: in the forward pass of {type(module).__name__}")

@@ -1,5 +1,6 @@
 """Network: observe any classifier module."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from functools import partial
@@ -10,10 +11,10 @@ from torch import Tensor, nn
 
 from assay.data.dataset_items import Columns, Transform
 from assay.engine import progress
-from assay.errors import GradientError, InputError
+from assay.errors import InputError
 from assay.identity import digest, module_identity
 from assay.labels import IGNORED, class_numbers
-from assay.network.batches import Batches, encoded, placed
+from assay.network.batches import Batches, encoded, first_weight, placed
 from assay.network.buffers import RowBuffer
 from assay.network.chosen_output import Choice, chosen_output
 from assay.network.compiled import as_written, uncompiled
@@ -22,7 +23,8 @@ from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.gathered_rows import BatchRows, GatheredRows
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.graph_modules import as_module
-from assay.network.inputs import HALF, Form, form_of, length, perturbable, replaced
+from assay.network.input_gradient import input_gradient
+from assay.network.inputs import HALF, Form, form_of, length, perturbable, replaced, scaled
 from assay.network.module_call import output_of
 from assay.network.output_reader import OutputReader
 from assay.network.prediction_rows import PredictionRows, RowFunction, prediction_rows
@@ -51,6 +53,9 @@ class Network(NetworkFactories):
     logits (N, classes, H, W), or `PixelRows` with a stride; a function for boxes, or `FunctionRows`. Rows
     whose label is `ignore_index` are left out wherever labels are read.
 
+    `scale` is for inputs of type uint8, such as images that would take four times the memory as floats: they
+    stay as they are, and each batch is divided by `scale` on its way into the module.
+
     `identity` names the model where weights do not identify it: a Guard of a module without weights cannot be
     saved unless the model has a name.
     """
@@ -68,6 +73,7 @@ class Network(NetworkFactories):
         label: int | None = None,
         rows: str | RowFunction | PredictionRows | None = None,
         ignore_index: int = IGNORED,
+        scale: float | None = None,
     ) -> None:
         module = as_module(module)
         if not isinstance(module, nn.Module):
@@ -80,6 +86,8 @@ class Network(NetworkFactories):
             raise InputError(
                 "expected an identity that says which model it is, got an empty one; name model and version"
             )
+        if scale is not None and not (math.isfinite(scale) and scale > 0):
+            raise InputError(f"expected a scale above 0, such as 255, got {scale}")
         check_pool(pool)
         self.module = module
         self.layers = (layers,) if isinstance(layers, str) else tuple(layers)
@@ -90,6 +98,7 @@ class Network(NetworkFactories):
         self.reader = OutputReader(self._name, outputs, label)
         self.rows = prediction_rows(rows)
         self.ignore_index = ignore_index
+        self.scale = None if scale is None else float(scale)
         self.form: Form = {}
         self._classes: int | None = None
         self._check_layers()
@@ -162,14 +171,8 @@ class Network(NetworkFactories):
             with torch.enable_grad():
                 found = self._batch_rows(replaced(part, moving), self.layers)
                 found = found.labelled(known, self.rows, self.ignore_index)
-                gradient = _gradient(objective(found.on_cpu()).sum(), moving)
-            if gradient is None and len(found.logits):
-                raise GradientError(
-                    f"expected a network with gradients, got {type(self.module).__name__}, through which "
-                    "none pass, as with quantised layers and rows that are detached; use the module before "
-                    "quantisation, or a method that needs only logits and features"
-                )
-            gradients.add(torch.zeros_like(moving) if gradient is None else gradient)
+                total = objective(found.on_cpu()).sum()
+                gradients.add(input_gradient(total, moving, len(found.logits), self._name))
         return gradients.tensor()
 
     def dropout_logits(self, inputs: Inputs, passes: int, seed: int) -> Tensor:
@@ -218,8 +221,9 @@ class Network(NetworkFactories):
         return encoded(data)
 
     def embed(self, inputs: Inputs) -> Inputs:
-        """Inputs in a form that can be differentiated; subclasses override it (token ids to embeddings)."""
-        return inputs
+        """Inputs in a form that can be differentiated: pixels divided by `scale`; subclasses override it
+        (token ids to embeddings)."""
+        return inputs if self.scale is None else scaled(inputs, self.scale)
 
     @property
     def outputs(self) -> str | None:
@@ -272,7 +276,12 @@ class Network(NetworkFactories):
 
     def _settings(self) -> dict[str, Any]:
         """Settings that logits and features also depend on; what outputs are, only where it was stated."""
-        stated = {"outputs": self.reader.stated, "output": self.output, "label": self.reader.label}
+        stated = {
+            "outputs": self.reader.stated,
+            "output": self.output,
+            "label": self.reader.label,
+            "scale": self.scale,
+        }
         known = {name: value for name, value in stated.items() if value is not None}
         return {"pool": named_pool(self.pool)} | known | ({} if self.rows is None else self.rows.stated())
 
@@ -286,13 +295,13 @@ class Network(NetworkFactories):
         return f"Network({type(self.module).__name__}, layers={self.layers})"
 
     def _observed(self, batches: Iterable[tuple[Inputs, Any]]) -> Iterator[tuple[Inputs, BatchRows]]:
-        """The inputs of every batch, and what the network did on them."""
+        """The inputs of every batch, as a Trace keeps them, and what the network did on them."""
         for raw, known in batches:
             inputs = self.embed(raw)
             with torch.no_grad():  # not around the yield, where the caller's own code runs
                 rows = self._batch_rows(inputs, self.layers).labelled(known, self.rows, self.ignore_index)
             self.form = self.form or form_of(raw)
-            yield inputs, rows
+            yield inputs if self.embeds else raw, rows
 
     def _batch_rows(self, inputs: Inputs, layers: Sequence[str]) -> BatchRows:
         """What the network does on one batch, on the module's device."""
@@ -316,7 +325,7 @@ class Network(NetworkFactories):
         def read(output: Any) -> tuple[Tensor, int]:
             scores = chosen_output(output, self.output, count, self._name)
             logits = self.reader.logits(scores, count)
-            return logits, logits.shape[1]
+            return logits, scores.shape[1] if scores.ndim > 1 else 1
 
         return self._run_watched(inputs, layers, partial(self._row, mask), read)
 
@@ -343,7 +352,7 @@ class Network(NetworkFactories):
         the layers' outputs."""
         module = uncompiled(self.module)
         parts = modules_of(module)  # for every batch: the module may change in between
-        weight = _first_weight(parts)
+        weight = first_weight(parts)
         inputs = placed(inputs, weight.device, weight.dtype)
         heard = listening(module, layers, parts, self._classes, row)
         with evaluating(parts), as_written(parts), heard as taps:
@@ -376,21 +385,3 @@ class Network(NetworkFactories):
 
     def _check_layers(self) -> None:
         check_layers(uncompiled(self.module), self.layers)
-
-
-def _first_weight(parts: Iterable[nn.Module]) -> Tensor:
-    """Inputs are moved to its device and precision. `Module.parameters()` would be too slow for single
-    inputs."""
-    for part in parts:
-        for weight in part._parameters.values():
-            if weight is not None and weight.is_floating_point():
-                return weight
-    return torch.empty(0)
-
-
-def _gradient(total: Tensor, moving: Tensor) -> Tensor | None:
-    """d total / d moving; None if none flows from one to the other."""
-    if not total.requires_grad:
-        return None
-    found: tuple[Tensor | None, ...] = torch.autograd.grad(total, moving, allow_unused=True)
-    return found[0]

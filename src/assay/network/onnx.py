@@ -13,9 +13,10 @@ from assay.errors import InputError
 from assay.network.chosen_output import Choice
 from assay.network.feature_pooling import pooled
 from assay.network.graph import NetworkGraph
-from assay.network.inputs import length
+from assay.network.inputs import form_of, length
 from assay.network.network import Network
 from assay.network.onnx_graph import OnnxGraph
+from assay.network.onnx_names import take_pixels
 from assay.network.onnx_scores import SIGMOID, SOFTMAX, ClassScores, scores_of
 from assay.network.prediction_rows import PredictionRows, RowFunction, prediction_rows
 from assay.network.taps import PENULTIMATE
@@ -65,7 +66,7 @@ class OnnxNetwork(Network):
         rows: str | RowFunction | PredictionRows | None = None,
         **options: Any,
     ) -> None:
-        """`options` are those of `Network`: pool, batch_size and ignore_index."""
+        """`options` are those of `Network`: pool, batch_size, ignore_index and scale."""
         if logits is not None:
             outputs, output = LOGITS, logits
         self.file = OnnxGraph(path)
@@ -94,11 +95,15 @@ class OnnxNetwork(Network):
 
     def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
         """The graph in the file; its layers are pooled when the guard reads them."""
-        outputs = self._run(example)
+        outputs = self._run(self.embed(example))
         shown = {"": outputs[self.logits]} | {name: outputs[self.tensors[name]] for name in layers}
         tensors = {name: self.tensors[name] for name in layers}
+        model = self.file.whole()
+        if self.scale is not None:
+            named = {next(iter(self.module.takes)): example} if isinstance(example, Tensor) else example
+            take_pixels(model, form_of(named), self.scale)
         return NetworkGraph(
-            self.file.whole(),
+            model,
             list(self.module.takes),
             self.logits,
             tensors,
@@ -119,6 +124,7 @@ class OnnxNetwork(Network):
             layers,
             pool=self.pool,
             batch_size=self.batch_size,
+            scale=self.scale,
             outputs=self.reader.stated,
             output=self.output,
             label=self.reader.label,

@@ -27,7 +27,7 @@ def perturbed_scores(
     inputs = trace.known_inputs
     scores = torch.full((len(trace),), torch.nan, dtype=torch.float64)
     for batch in torch.split(_finite_rows(inputs).nonzero().squeeze(1), network.batch_size):
-        part = rows(inputs, batch)
+        part = network.embed(rows(inputs, batch))
         moved = torch.add(perturbable(part), network.gradient(part, objective).sign_(), alpha=step)
         scores[batch] = score(network.observe(replaced(part, moved), allow_nonfinite=True)).double()
     return scores
