@@ -148,7 +148,7 @@ class ActivationBox(Monitor):
         distances = (points[:, None] - self.centres_[classes]).abs_()
         excess = distances.sub_(self.reach_[classes]).div_(self.widths_[classes])
         scores = excess.amax(dim=2).amin(dim=1).clamp(min=0, max=UNSEEN)
-        return torch.where(self.seen_[classes], scores, UNSEEN)
+        return torch.where(self.seen_[classes], scores, UNSEEN) if self.remedy_ else scores
 
 
 def _range(boxes: dict[int, list[tuple[Tensor, Tensor]]]) -> Tensor:

@@ -1,7 +1,7 @@
 """Hooks on the layers of a module during one forward pass: their outputs, evaluation mode, dropout."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from threading import Lock, get_ident
 from types import MappingProxyType
@@ -53,14 +53,14 @@ def layer_outputs(
         if get_ident() == listener:
             outputs[PENULTIMATE] = first_tensor((*arguments, *named.values()), "the caller of a Linear")
 
-    with ExitStack() as stack:
+    with _Hooks() as hooks:
         for name in layers:
             if name == PENULTIMATE:
                 for part in parts:
                     if isinstance(part, nn.Linear):
-                        _remove_at_exit(stack, part.register_forward_pre_hook(before, with_kwargs=True))
+                        hooks.append(part.register_forward_pre_hook(before, with_kwargs=True))
             else:
-                _remove_at_exit(stack, module.get_submodule(name).register_forward_hook(after(name)))
+                hooks.append(module.get_submodule(name).register_forward_hook(after(name)))
         yield outputs
         if PENULTIMATE in outputs:
             outputs[PENULTIMATE] = row(PENULTIMATE, outputs[PENULTIMATE])
@@ -79,27 +79,48 @@ def modules_of(module: nn.Module) -> list[nn.Module]:
     return queue
 
 
-@contextmanager
-def evaluating(parts: Sequence[nn.Module]) -> Iterator[None]:
+def evaluating(parts: Sequence[nn.Module]) -> AbstractContextManager[None]:
     """Every part of a module in evaluation mode; each one's own mode is restored afterwards.
 
     Any number of threads may be inside at once: a part goes back to training mode only when the last of them
     leaves, so that no thread runs with dropout because another one finished.
     """
-    with _switching:
-        switched = [part for part in parts if part.training or part in _evaluating]
-        for part in switched:
-            part.training = False
-            _evaluating[part] = _evaluating.get(part, 0) + 1
-    try:
-        yield
-    finally:
+    return _Evaluation(parts)
+
+
+class _Evaluation(AbstractContextManager[None]):
+    """A class: a generator costs twice as much, which shows in a guarded call on a single input."""
+
+    def __init__(self, parts: Sequence[nn.Module]) -> None:
+        self._parts = parts
+
+    def __enter__(self) -> None:
         with _switching:
-            for part in switched:
+            self._switched = [part for part in self._parts if part.training or part in _evaluating]
+            for part in self._switched:
+                part.training = False
+                _evaluating[part] = _evaluating.get(part, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        if not self._switched:
+            return
+        with _switching:
+            for part in self._switched:
                 _evaluating[part] -= 1
                 if not _evaluating[part]:
                     del _evaluating[part]
                     part.training = True
+
+
+class _Hooks(list[RemovableHandle]):
+    """Hooks that are removed on leaving, even after an error."""
+
+    def __enter__(self) -> "_Hooks":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self:
+            handle.remove()
 
 
 @contextmanager
@@ -124,10 +145,10 @@ def thinned(module: nn.Module, seed: int) -> Iterator[None]:
     layers = [part for part in module.modules() if isinstance(part, nn.modules.dropout._DropoutNd)]
     if not any(layer.p > 0 for layer in layers):
         raise InputError("expected a module with dropout layers, got none; use another monitor")
-    with ExitStack() as stack:
+    with _Hooks() as hooks:
         for layer in layers:
             if layer.p < 1:
-                _remove_at_exit(stack, layer.register_forward_hook(drop))
+                hooks.append(layer.register_forward_hook(drop))
         yield
 
 
@@ -148,7 +169,3 @@ def first_tensor(output: Any, where: str) -> Tensor:
     raise InputError(
         f"expected a tensor from {where}, got {type(output).__name__}; wrap the module so that it does"
     )
-
-
-def _remove_at_exit(stack: ExitStack, handle: RemovableHandle) -> None:
-    stack.callback(handle.remove)
