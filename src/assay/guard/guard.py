@@ -122,7 +122,7 @@ class Guard(AnyGuard):
     def scores(self, trace: Trace) -> Tensor:
         """The monitor's scores; NaN for every row in which anything is not finite."""
         parts = _floating_parts(trace, self.monitor.layers)
-        if all(all_finite(part) for part in parts):
+        if all(map(all_finite, parts)):
             return self.monitor.score(trace)
         finite = torch.stack([torch.isfinite(part).flatten(1).all(dim=1) for part in parts]).all(dim=0)
         scores = torch.full((len(trace),), torch.nan, dtype=torch.float64)

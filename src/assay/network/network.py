@@ -17,7 +17,7 @@ from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.graph import NetworkGraph, traced_network
-from assay.network.inputs import Form, described, form_of, length, perturbable, replaced, shapes
+from assay.network.inputs import Form, described, each, form_of, length, perturbable, replaced, shapes
 from assay.network.taps import PENULTIMATE, evaluating, first_tensor, layer_outputs, modules_of, thinned
 from assay.trace import Inputs, Trace
 
@@ -128,6 +128,8 @@ class Network:
         It takes the time of the batched forward pass and the memory of the Trace and one batch. Inputs that
         came in one piece are kept without a copy.
         """
+        if allow_nonfinite and isinstance(data, Tensor) and 0 < _rows(data) <= (batch_size or self.batch_size):
+            return self._observe_at_once(data, keep_inputs)
         batches = Batches(data, self.encode, batch_size or self.batch_size, allow_nonfinite)
         kept = batches.whole if keep_inputs and not self.embeds else None
         gathered: dict[tuple[str, str], RowBuffer] = {}
@@ -146,6 +148,17 @@ class Network:
                 for key, tensor in parts.items():
                     gathered.setdefault(key, RowBuffer()).add(tensor)
         return _trace(gathered, kept)
+
+    def _observe_at_once(self, data: Tensor, keep_inputs: bool) -> Trace:
+        """`observe` for one batch, without what only many need: for a guarded call on a single input."""
+        raw = self.encode(data)
+        inputs = self.embed(raw)
+        with torch.no_grad():
+            logits, features = self._forward(inputs, self.layers)
+        self.form = self.form or form_of(raw)
+        rows = {name: _own(row) for name, row in features.items()}
+        kept = inputs if raw is inputs else each(inputs, _own)
+        return Trace(_own(logits), rows, None, kept if keep_inputs else None)
 
     def gradient(
         self, inputs: Inputs, objective: Callable[[Trace], Tensor], labels: Tensor | None = None
@@ -313,6 +326,15 @@ def _first_weight(parts: Iterable[nn.Module]) -> Tensor:
             if weight is not None and weight.is_floating_point():
                 return weight
     return torch.empty(0)
+
+
+def _rows(tensor: Tensor) -> int:
+    return len(tensor) if tensor.ndim else 0
+
+
+def _own(rows: Tensor) -> Tensor:
+    """In memory of its own: a module may return its inputs, or what it writes to next time."""
+    return rows.detach().cpu().clone()
 
 
 def _logits(output: Any, count: int) -> Tensor:

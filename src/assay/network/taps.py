@@ -1,7 +1,8 @@
 """Hooks on the layers of a module during one forward pass: their outputs, evaluation mode, dropout."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from threading import Lock, get_ident
 from types import MappingProxyType
@@ -23,13 +24,12 @@ _evaluating: dict[nn.Module, int] = {}
 """Parts that belong in training mode, and how many threads need them in evaluation mode now."""
 
 
-@contextmanager
 def layer_outputs(
     module: nn.Module,
     layers: Sequence[str],
     parts: Sequence[nn.Module],
     row: Callable[[str, Tensor], Tensor],
-) -> Iterator[dict[str, Tensor]]:
+) -> AbstractContextManager[dict[str, Tensor]]:
     """A dict that a forward pass inside the context fills with what `row` makes of each layer's output.
 
     Outputs are read as soon as the layer has run: an activation that works in place may change them next.
@@ -37,33 +37,52 @@ def layer_outputs(
     layer that runs several times keeps its last output. Hooks are removed afterwards, even after an error; a
     forward pass of another thread is ignored.
     """
-    outputs: dict[str, Tensor] = {}
-    listener = get_ident()
+    return _LayerOutputs(module, layers, parts, row)
 
-    def after(name: str) -> Any:
-        def hook(_: nn.Module, __: Any, output: Any) -> None:
-            if get_ident() == listener:
-                tensor = first_tensor(output, name)
-                features = row(name, tensor)
-                outputs[name] = features.clone() if features.data_ptr() == tensor.data_ptr() else features
 
-        return hook
+class _LayerOutputs(AbstractContextManager[dict[str, Tensor]]):
+    def __init__(
+        self,
+        module: nn.Module,
+        layers: Sequence[str],
+        parts: Sequence[nn.Module],
+        row: Callable[[str, Tensor], Tensor],
+    ) -> None:
+        self._module, self._layers, self._parts, self._row = module, layers, parts, row
+        self._outputs: dict[str, Tensor] = {}
+        self._hooks: list[RemovableHandle] = []
+        self._listener = get_ident()
 
-    def before(_: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, Any] = NO_KEYWORDS) -> None:
-        if get_ident() == listener:
-            outputs[PENULTIMATE] = first_tensor((*arguments, *named.values()), "the caller of a Linear")
-
-    with _Hooks() as hooks:
-        for name in layers:
+    def __enter__(self) -> dict[str, Tensor]:
+        for name in self._layers:
             if name == PENULTIMATE:
-                for part in parts:
+                for part in self._parts:
                     if isinstance(part, nn.Linear):
-                        hooks.append(part.register_forward_pre_hook(before, with_kwargs=True))
+                        self._hooks.append(part.register_forward_pre_hook(self._before, with_kwargs=True))
             else:
-                hooks.append(module.get_submodule(name).register_forward_hook(after(name)))
-        yield outputs
-        if PENULTIMATE in outputs:
-            outputs[PENULTIMATE] = row(PENULTIMATE, outputs[PENULTIMATE])
+                layer = self._module.get_submodule(name)
+                self._hooks.append(layer.register_forward_hook(partial(self._after, name)))
+        return self._outputs
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        if error is None and PENULTIMATE in self._outputs:
+            self._outputs[PENULTIMATE] = self._row(PENULTIMATE, self._outputs[PENULTIMATE])
+
+    def _before(
+        self, _: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, Any] = NO_KEYWORDS
+    ) -> None:
+        if get_ident() == self._listener:
+            given = first_tensor((*arguments, *named.values()), "the caller of a Linear")
+            self._outputs[PENULTIMATE] = given
+
+    def _after(self, name: str, _: nn.Module, __: Any, output: Any) -> None:
+        if get_ident() == self._listener:
+            tensor = first_tensor(output, name)
+            features = self._row(name, tensor)
+            alias = features.data_ptr() == tensor.data_ptr()
+            self._outputs[name] = features.clone() if alias else features
 
 
 def modules_of(module: nn.Module) -> list[nn.Module]:
@@ -112,17 +131,6 @@ class _Evaluation(AbstractContextManager[None]):
                     part.training = True
 
 
-class _Hooks(list[RemovableHandle]):
-    """Hooks that are removed on leaving, even after an error."""
-
-    def __enter__(self) -> "_Hooks":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self:
-            handle.remove()
-
-
 @contextmanager
 def thinned(module: nn.Module, seed: int) -> Iterator[None]:
     """Every dropout layer drops units at its own rate, the same ones for every row of the batch.
@@ -145,10 +153,10 @@ def thinned(module: nn.Module, seed: int) -> Iterator[None]:
     layers = [part for part in module.modules() if isinstance(part, nn.modules.dropout._DropoutNd)]
     if not any(layer.p > 0 for layer in layers):
         raise InputError("expected a module with dropout layers, got none; use another monitor")
-    with _Hooks() as hooks:
+    with ExitStack() as stack:
         for layer in layers:
             if layer.p < 1:
-                hooks.append(layer.register_forward_hook(drop))
+                stack.callback(layer.register_forward_hook(drop).remove)
         yield
 
 
