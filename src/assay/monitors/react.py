@@ -13,6 +13,7 @@ from assay.monitors.monitor import Monitor
 from assay.monitors.parts.last_layer import LastLayer
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
 from assay.monitors.parts.row_blocks import row_blocks
+from assay.outputs import LOGITS
 from assay.trace import Trace
 
 _ROWS = 1024  # scored at a time: intermediate results stay in cache
@@ -89,4 +90,4 @@ class ReAct(Monitor):
         if not torch.isfinite(features.sum()):
             # Clipping would turn an infinite feature into an ordinary one.
             logits[:, ~torch.isfinite(features).all(dim=1)] = torch.nan
-        return Trace((logits.double() + self.bias_[:, None]).T)
+        return Trace((logits.double() + self.bias_[:, None]).T, outputs=LOGITS)
