@@ -56,12 +56,7 @@ class Trace:
         object.__setattr__(self, "features", MappingProxyType(dict(self.features)))
         if self.labels is not None:
             object.__setattr__(self, "labels", class_numbers(self.labels))
-        for name, rows in self._parts():
-            if len(rows) != len(self):
-                raise InputError(
-                    f"expected one row of {name} per input ({len(self)}), got {len(rows)}; "
-                    "pass parts of the same inputs"
-                )
+        self._check_lengths()
         if self.labels is not None:
             check_labels(self.labels, self.logits.shape[1])
 
@@ -180,6 +175,17 @@ class Trace:
         if self.labels is not None:
             frame |= {"label": self.labels.numpy(), "correct": self.correct.numpy()}
         return pd.DataFrame(frame)
+
+    def _check_lengths(self) -> None:
+        count, given = len(self), self.inputs
+        inputs = given.values() if isinstance(given, Mapping) else () if given is None else (given,)
+        labels = () if self.labels is None else (self.labels,)
+        if all(len(rows) == count for rows in (*self.features.values(), *labels, *inputs)):
+            return
+        name, rows = next((name, rows) for name, rows in self._parts() if len(rows) != count)
+        raise InputError(
+            f"expected one row of {name} per input ({count}), got {len(rows)}; pass parts of the same inputs"
+        )
 
     def _parts(self) -> list[tuple[str, Tensor]]:
         inputs = self.inputs

@@ -198,13 +198,14 @@ class Network:
     def _observe_at_once(self, data: Tensor, keep_inputs: bool) -> Trace:
         """`observe` for one batch, without what only many need: for a guarded call on a single input."""
         raw = self.encode(data)
-        inputs = self.embed(raw)
         with torch.no_grad():
+            inputs = self.embed(raw)
             logits, features = self._forward(inputs, self.layers)
+            rows = {name: _own(row) for name, row in features.items()}
+            logits = _own(logits)
+            kept = inputs if raw is inputs else each(inputs, _own)
         self.form = self.form or form_of(raw)
-        rows = {name: _own(row) for name, row in features.items()}
-        kept = inputs if raw is inputs else each(inputs, _own)
-        return Trace(_own(logits), rows, None, kept if keep_inputs else None, outputs=LOGITS)
+        return Trace(logits, rows, None, kept if keep_inputs else None, outputs=LOGITS)
 
     def gradient(
         self, inputs: Inputs, objective: Callable[[Trace], Tensor], labels: Tensor | None = None
@@ -400,7 +401,7 @@ def _rows(tensor: Tensor) -> int:
 
 def _own(rows: Tensor) -> Tensor:
     """In memory of its own: a module may return its inputs, or what it writes to next time."""
-    return rows.detach().cpu().clone()
+    return rows.to("cpu", copy=True)
 
 
 def _requires_grad(inputs: Inputs) -> bool:
