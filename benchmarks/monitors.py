@@ -5,11 +5,12 @@
 
 50,000 rows fitted, 10,000 scored, d = 512, 10 classes, two threads. Both sides run in one process, turn by
 turn; figures are medians, and ratios are medians of the ratios of neighbouring runs. The difference is the
-largest one between the scores of both, as a share of scores above 1. Without --peer only assay runs.
-pytorch-ood is handed the last layer, which assay recovers from the Trace; its ViM, SHE and NNGuide compute
-the logits from the features, which a Trace has already.
+largest one between the scores of both, as a share of scores above 1. Without --peer only assay runs; with
+--monitors only those. pytorch-ood is handed the last layer, which assay recovers from the Trace; its ViM, SHE
+and NNGuide compute the logits from the features, which a Trace has already.
 
-On a machine that does other things, too: --threads 1 --clock cpu.
+On a machine that does other things, too: --threads 1 --clock cpu, or --fastest, which takes the fastest runs
+instead of medians and their ratio.
 """
 
 import argparse
@@ -69,8 +70,12 @@ class Data:
         self.unseen = trace_of(rows(SCORED, seed=3), self.head)
 
 
+Chosen = Callable[[str], bool]
+"""Whether to measure the monitor with this title."""
+
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 clock = CLOCKS["wall"]
+fastest = False
 
 
 def seconds(run: Callable[[], Any]) -> float:
@@ -82,11 +87,14 @@ def seconds(run: Callable[[], Any]) -> float:
 def in_turn(
     ours: Callable[[], Any], theirs: Callable[[], Any] | None, repeats: int
 ) -> tuple[float, float, float]:
-    """Median seconds of each, and the median of theirs / ours; both warmed up."""
+    """Median seconds of each, and the median of theirs / ours; both warmed up. Or the fastest of each."""
     runs = [ours] + ([theirs] if theirs else [])
     for run in runs:
         run()
     times = [[seconds(run) for run in runs] for _ in range(repeats)]
+    if fastest:
+        best = [min(pair[side] for pair in times) for side in range(len(runs))]
+        return best[0], best[-1] if theirs else float("nan"), best[-1] / best[0] if theirs else float("nan")
     first = statistics.median(pair[0] for pair in times)
     if theirs is None:
         return first, float("nan"), float("nan")
@@ -119,18 +127,20 @@ def _cells(measured: tuple[float, float, float]) -> tuple[str, str, str]:
     return millis(measured[0]), millis(measured[1]), times(measured[2])
 
 
-def compare_all(peer: Any, repeats: int) -> None:
+def compare_all(peer: Any, repeats: int, chosen: Chosen) -> None:
     """Every monitor that both have, in one table."""
     header("Beside pytorch-ood", *COLUMNS)
     data = Data()
     for title, pair in pairs(peer, data.head, FITTED).items():
-        row(title, *compared(pair, data.training, data.unseen, repeats))
+        if chosen(title):
+            row(title, *compared(pair, data.training, data.unseen, repeats))
     module = small_network()
     images = torch.rand(IMAGES, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     trace = Network(module).observe(images, keep_inputs=True)
     trace = Trace(trace.logits, trace.features, torch.arange(IMAGES) % CLASSES, trace.inputs)
     for title, pair in passes(peer, module).items():
-        row(f"{title} ({IMAGES:,} images)", *compared(pair, trace, trace, repeats))
+        if chosen(title):
+            row(f"{title} ({IMAGES:,} images)", *compared(pair, trace, trace, repeats))
     plain = in_turn(partial(forward, module, images), None, repeats)[0]
     print(f"\nThe network alone takes {millis(plain)} ms for {IMAGES:,} images.")
 
@@ -167,7 +177,7 @@ def compare_narrow(peer: Any, repeats: int) -> None:
             row(title, *compared(pair, data.training, data.unseen, repeats))
 
 
-def measure_alone(repeats: int, corp: Path | None) -> None:
+def measure_alone(repeats: int, corp: Path | None, chosen: Chosen) -> None:
     header("Monitors that pytorch-ood does not have", "monitor", "fit ms", "score ms", "bytes")
     data = Data()
     own = {
@@ -177,7 +187,7 @@ def measure_alone(repeats: int, corp: Path | None) -> None:
         "NuSA": monitors.NuSA(),
         "CoRP, 1,024 frequencies": monitors.CoRP(frequencies=1024),
     }
-    for title, ours in own.items():
+    for title, ours in ((title, ours) for title, ours in own.items() if chosen(title)):
         fit = in_turn(partial(ours.fit, data.training), None, max(1, repeats // 3))
         score = in_turn(partial(ours.score, data.unseen), None, repeats)
         row(title, millis(fit[0]), millis(score[0]), f"{ours.nbytes:,}")
@@ -257,17 +267,19 @@ def main() -> None:
         "--peer", type=Path, help="folder with pytorch-ood, installed by pip --no-deps --target"
     )
     parser.add_argument("--only", choices=SECTIONS, nargs="+", default=SECTIONS)
+    parser.add_argument("--monitors", nargs="+", metavar="NAME", help="only these, in beside and alone")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--scored", type=int, default=SCORED, help="rows whose neighbours are searched")
     parser.add_argument("--corp", type=Path, help="CoP_CoRP_c10.py of fanghenshaometeor/ood-kernel-pca")
     parser.add_argument("--weights", type=Path, help="trained ResNet-20 weights (resnet20-12fca82f.th)")
+    parser.add_argument("--fastest", action="store_true", help="the fastest runs instead of medians")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: for a machine that is not idle")
     arguments = parser.parse_args()
     if arguments.corp is not None and not arguments.corp.exists():
         parser.error(f"expected the authors' script at {arguments.corp}, got nothing there; fetch it first")
-    global clock
-    clock = CLOCKS[arguments.clock]
+    global clock, fastest
+    clock, fastest = CLOCKS[arguments.clock], arguments.fastest
     torch.set_num_threads(arguments.threads)
     peer = peer_detectors(arguments.peer)
     print(
@@ -276,10 +288,14 @@ def main() -> None:
         f"pytorch-ood {'beside' if peer else 'absent'}"
     )
     print(f"{FITTED:,} fitted, {SCORED:,} scored, d = {SIZE}, {CLASSES} classes")
+
+    def chosen(title: str) -> bool:
+        return arguments.monitors is None or title in arguments.monitors
+
     runs: dict[str, Callable[[], None]] = {
-        "beside": lambda: compare_all(peer, arguments.repeats),
+        "beside": lambda: compare_all(peer, arguments.repeats, chosen),
         "narrow": lambda: compare_narrow(peer, arguments.repeats),
-        "alone": lambda: measure_alone(arguments.repeats, arguments.corp),
+        "alone": lambda: measure_alone(arguments.repeats, arguments.corp, chosen),
         "searches": lambda: compare_searches(arguments.repeats, arguments.scored),
         "guard": lambda: guard_overhead(arguments.repeats, arguments.weights),
     }
