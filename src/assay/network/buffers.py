@@ -1,10 +1,14 @@
 """Rows collected batch by batch, with only one copy in memory."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from assay.outputs import LOGITS
+from assay.trace import Inputs, Trace
 
 
 class RowBuffer:
@@ -53,3 +57,23 @@ class RowBuffer:
         assert self._rows is not None
         # No view of this array leaves the class before `tensor`, so the reference count does not matter.
         self._rows.resize((length, *self._rows.shape[1:]), refcheck=False)
+
+
+def owned(rows: Tensor) -> Tensor:
+    """In memory of its own: a module may return its inputs, or what it writes to next time."""
+    return rows.to("cpu", copy=True)
+
+
+def gathered_trace(gathered: Mapping[tuple[str, str], RowBuffer], kept: Inputs | None) -> Trace:
+    """The Trace of rows collected by part and name; `kept` are inputs that came in one piece."""
+    parts: dict[str, dict[str, Tensor]] = {"logits": {}, "features": {}, "labels": {}, "inputs": {}}
+    for (part, name), buffer in gathered.items():
+        parts[part][name] = buffer.tensor()
+    inputs: Inputs | None = parts["inputs"] or kept
+    return Trace(
+        parts["logits"][""],
+        parts["features"],
+        parts["labels"].get(""),
+        inputs[""] if isinstance(inputs, Mapping) and "" in inputs else inputs,
+        outputs=LOGITS,
+    )

@@ -14,7 +14,7 @@ from assay.errors import AssayError, GradientError, InputError
 from assay.identity import COMPILED, digest, module_identity
 from assay.labels import check_labels
 from assay.network.batches import Batches, encoded, placed
-from assay.network.buffers import RowBuffer
+from assay.network.buffers import RowBuffer, gathered_trace, owned
 from assay.network.chosen_output import Choice, chosen_output
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.graph import NetworkGraph, traced_network
@@ -168,15 +168,10 @@ class Network:
         It takes the time of the batched forward pass and the memory of the Trace and one batch. Inputs that
         came in one piece are kept without a copy.
         """
-        if (
-            allow_nonfinite
-            and isinstance(data, Tensor)
-            and 0 < _rows(data) <= (batch_size or self.batch_size)
-        ):
+        size = batch_size or self.batch_size
+        if allow_nonfinite and isinstance(data, Tensor) and data.ndim and 0 < len(data) <= size:
             return self._observe_at_once(data, keep_inputs)
-        batches = Batches(
-            data, self.encode, batch_size or self.batch_size, allow_nonfinite, self.reader.label
-        )
+        batches = Batches(data, self.encode, size, allow_nonfinite, self.reader.label)
         kept = batches.whole if keep_inputs and not self.embeds else None
         gathered: dict[tuple[str, str], RowBuffer] = {}
         with torch.no_grad():
@@ -193,7 +188,7 @@ class Network:
                     parts |= {("inputs", name): tensor for name, tensor in named.items()}
                 for key, tensor in parts.items():
                     gathered.setdefault(key, RowBuffer()).add(tensor)
-        return _trace(gathered, kept)
+        return gathered_trace(gathered, kept)
 
     def _observe_at_once(self, data: Tensor, keep_inputs: bool) -> Trace:
         """`observe` for one batch, without what only many need: for a guarded call on a single input."""
@@ -201,9 +196,9 @@ class Network:
         with torch.no_grad():
             inputs = self.embed(raw)
             logits, features = self._forward(inputs, self.layers)
-            rows = {name: _own(row) for name, row in features.items()}
-            logits = _own(logits)
-            kept = inputs if raw is inputs else each(inputs, _own)
+            rows = {name: owned(row) for name, row in features.items()}
+            logits = owned(logits)
+            kept = inputs if raw is inputs else each(inputs, owned)
         self.form = self.form or form_of(raw)
         return Trace(logits, rows, None, kept if keep_inputs else None, outputs=LOGITS)
 
@@ -395,29 +390,6 @@ def _first_weight(parts: Iterable[nn.Module]) -> Tensor:
     return torch.empty(0)
 
 
-def _rows(tensor: Tensor) -> int:
-    return len(tensor) if tensor.ndim else 0
-
-
-def _own(rows: Tensor) -> Tensor:
-    """In memory of its own: a module may return its inputs, or what it writes to next time."""
-    return rows.to("cpu", copy=True)
-
-
 def _requires_grad(inputs: Inputs) -> bool:
     tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-
-
-def _trace(gathered: Mapping[tuple[str, str], RowBuffer], kept: Inputs | None) -> Trace:
-    parts: dict[str, dict[str, Tensor]] = {"logits": {}, "features": {}, "labels": {}, "inputs": {}}
-    for (part, name), buffer in gathered.items():
-        parts[part][name] = buffer.tensor()
-    inputs: Inputs | None = parts["inputs"] or kept
-    return Trace(
-        parts["logits"][""],
-        parts["features"],
-        parts["labels"].get(""),
-        inputs[""] if isinstance(inputs, Mapping) and "" in inputs else inputs,
-        outputs=LOGITS,
-    )
