@@ -386,7 +386,8 @@ def test_one_batch_for_a_guard_is_observed_as_many_are(module, inputs):
     batched = network.observe(inputs, keep_inputs=True, batch_size=4, allow_nonfinite=True)
     torch.testing.assert_close(once.logits, batched.logits)
     torch.testing.assert_close(dict(once.features), dict(batched.features))
-    assert once.inputs is inputs and batched.inputs is inputs
+    assert once.inputs is inputs
+    assert batched.inputs is inputs
     assert not once.logits.requires_grad
     assert network.form == {"": ((1, 6, 6), torch.float32)}
 
@@ -401,5 +402,5 @@ def test_one_batch_for_a_guard_is_kept_when_the_module_writes_over_its_answers()
 
 @pytest.mark.parametrize("empty", [torch.zeros(0, 1, 6, 6), torch.tensor(1.0)])
 def test_a_guard_refuses_nothing_and_a_single_number_as_observe_does(module, empty):
-    with pytest.raises(InputError, match="expected (at least one input|a batch of inputs)"):
+    with pytest.raises(InputError, match=r"expected (at least one input|a batch of inputs)"):
         assay.Network(module).observe(empty, allow_nonfinite=True)
