@@ -89,6 +89,7 @@ def feature_monitors(network: Network, second: Network) -> dict[str, monitors.Mo
         "NCI": monitors.NCI(),
         "OpenMax": monitors.OpenMax(),
         "CoRP": monitors.CoRP(),
+        "NuSA": monitors.NuSA(),
     }
 
 

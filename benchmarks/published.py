@@ -1,155 +1,38 @@
-"""Monitors of newer papers beside the detectors of others: the same rows in, scores in the same units out.
+"""What others answer on a few rows, for tests to compare with.
 
-    python benchmarks/published.py --peer ../ood --corp ../ood-kernel-pca/CoP_CoRP_c10.py
+    python benchmarks/published.py --peer ../ood --corp ../ood-kernel-pca/CoP_CoRP_c10.py \\
+        --nusa ../OpenOOD/openood/postprocessors/nusa_postprocessor.py
 
-writes the answers of pytorch-ood, and of the authors' script for CoRP, on 12 small rows to
-tests/monitors/published_scores.json, with which the tests compare. `monitors.py --only published` compares,
-and measures, on many rows.
+writes the answers on 12 small rows of pytorch-ood 0.4.0, of its authors' script for CoRP
+(fanghenshaometeor/ood-kernel-pca) and of OpenOOD with NuSA (felixsh/OpenOOD) to
+tests/monitors/published_scores.json. `monitors.py` compares, and measures, on many rows.
 """
 
 import argparse
+import importlib.util
 import json
 import runpy
 import sys
 import tempfile
 import types
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import torch
-from scipy import optimize, stats
+from peer import features, pairs, peer_detectors, rectified
 from torch import Tensor, nn
 
 from assay import Trace, monitors
 
 ANSWERS = Path(__file__).parent.parent / "tests" / "monitors" / "published_scores.json"
-LAYERS = ("penultimate", "half")
 GAMMA, EXPLAINED = 2.0, 0.8
-FEW, MANY = 32, 1024
-"""Frequencies of CoRP for the answers, and for measuring."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A monitor and the detector of another library that should score alike."""
-
-    ours: monitors.Monitor
-    predict: Callable[[Trace], Tensor] | None
-    """Their scores, in the units of ours."""
-    fit: Callable[[Trace], Any] | None = None
-    refit: Callable[[Trace], Any] | None = None
-    """Their fit with its last digits, where they stop before; used to compare scores, not times."""
-    slow: bool = False
-    """Whether theirs takes seconds."""
-
-
-def rectified(features: Tensor, head: nn.Linear, labels: Tensor | None = None) -> Trace:
-    """As after a ReLU, which several of these monitors are made for."""
-    rows = features.relu()
-    with torch.no_grad():
-        return Trace(head(rows), {"penultimate": rows, "half": rows[:, ::2]}, labels)
-
-
-def pairs(peer: Any, head: nn.Linear, rows: int) -> dict[str, Pair]:
-    """Every monitor with its detector; `rows` is how many both are fitted on."""
-    weight, bias = head.weight.detach(), head.bias.detach()
-
-    def logits(maps: Tensor) -> Tensor:
-        return maps.flatten(1) @ weight.T + bias
-
-    def maps(trace: Trace) -> Tensor:
-        return features(trace)[:, :, None, None]
-
-    def shaped(detector: Any) -> Callable[[Trace], Tensor]:
-        return lambda trace: detector.predict_feature_maps(maps(trace))
-
-    def by_features(ours: monitors.Monitor, detector: Any) -> Pair:
-        return Pair(
-            ours,
-            lambda trace: detector.predict_features(features(trace)),
-            lambda trace: detector.fit_features(features(trace), trace.labels),
-        )
-
-    own = alone()
-    if peer is None:
-        return {name: Pair(ours, None) for name, ours in own.items()}
-    gradient = peer.GradNorm(head, param_filter=lambda name: name == "weight")
-    unknown = peer.OpenMax(None, tailsize=20, alpha=10)
-    layered = peer.MultiMahalanobis([nn.Identity()] * len(LAYERS))
-    found = {
-        f"ASH-{kind}": Pair(own[f"ASH-{kind}"], shaped(peer.ASH(None, logits, f"ash-{kind.lower()}", share)))
-        for kind, share in (("P", 0.6), ("B", 0.65), ("S", 0.9))
-    }
-    return found | {
-        "SCALE": Pair(own["SCALE"], shaped(peer.SCALE(None, logits, 0.85))),
-        "DICE": by_features(own["DICE"], peer.DICE(None, weight, bias, 0.9)),
-        "GradNorm": Pair(own["GradNorm"], lambda trace: gradient.predict(features(trace)), slow=True),
-        "OpenMax": Pair(
-            own["OpenMax"],
-            lambda trace: torch.logit(unknown.predict_logits(trace.logits)),
-            partial(fit_right_rows, unknown),
-            partial(fit_to_the_last_digit, unknown),
-            slow=True,
-        ),
-        "FDBD": by_features(own["FDBD"], peer.fDBD(None, head)),
-        "NCI": by_features(own["NCI"], peer.NCI(None, head, 1e-4)),
-        "MultiLayerMahalanobis": Pair(
-            own["MultiLayerMahalanobis"],
-            # They take half the squared distance, and do not divide the covariance by the number of rows.
-            lambda trace: 2 * rows * in_batches(layered.predict_structured, trace),
-            lambda trace: layered.fit_structured(list(trace.features.values()), trace.labels),
-            slow=True,
-        ),
-        "CoRP": Pair(own["CoRP"], None),
-    }
-
-
-def alone() -> dict[str, monitors.Monitor]:
-    return {
-        "ASH-P": monitors.ASH(variant="P", percentile=60),
-        "ASH-B": monitors.ASH(variant="B", percentile=65),
-        "ASH-S": monitors.ASH(),
-        "SCALE": monitors.SCALE(),
-        "DICE": monitors.DICE(),
-        "GradNorm": monitors.GradNorm(),
-        "OpenMax": monitors.OpenMax(),
-        "FDBD": monitors.FDBD(),
-        "NCI": monitors.NCI(),
-        "MultiLayerMahalanobis": monitors.MultiLayerMahalanobis(layers=LAYERS, weights=[1, 1]),
-        "CoRP": monitors.CoRP(frequencies=MANY, gamma=GAMMA, explained=EXPLAINED),
-    }
-
-
-def features(trace: Trace) -> Tensor:
-    return trace.layer("penultimate")
-
-
-def fit_right_rows(detector: Any, trace: Trace) -> None:
-    """They fit on all rows given, assay and the paper on those that are classified right."""
-    detector.fit_logits(trace.logits[trace.correct], trace.labels[trace.correct])
-
-
-def fit_to_the_last_digit(detector: Any, trace: Trace) -> None:
-    """The most likely Weibull distribution. Theirs is fitted to distances plus 10,000, in single precision
-    if the logits are, and stops at scipy's default tolerance, which moves scores by up to 0.03."""
-    exact = partial(optimize.fmin, xtol=1e-7, ftol=1e-12, maxiter=10_000, maxfun=10_000, disp=False)
-    with mock.patch.object(stats.exponweib, "fit", partial(stats.exponweib.fit, optimizer=exact)):
-        fit_right_rows(detector, Trace(trace.logits.double(), labels=trace.labels))
-
-
-def in_batches(predict: Callable[[list[Tensor]], Tensor], trace: Trace) -> Tensor:
-    """Theirs forms a product of all rows with all rows, so in batches as a network would give them."""
-    parts = zip(*(torch.split(rows, 256) for rows in trace.features.values()), strict=True)
-    return torch.cat([predict(list(part)).double() for part in parts])
+FREQUENCIES = 32
 
 
 def corp_by_its_authors(script: Path, training: Trace, unseen: Trace, frequencies: int) -> dict[str, Tensor]:
-    """Frequencies, phases and scores of CoP_CoRP_c10.py of fanghenshaometeor/ood-kernel-pca."""
+    """Frequencies, phases and scores of CoP_CoRP_c10.py."""
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder, "CIFAR10", "R18", "ce")
         cache.mkdir(parents=True)
@@ -181,7 +64,30 @@ def corp_with(frequencies: Tensor, phases: Tensor) -> monitors.CoRP:
     return monitor
 
 
-def write_answers(peer: Any, script: Path) -> None:
+def nusa_by_openood(script: Path, head: nn.Linear, unseen: Trace) -> Tensor:
+    """Scores of nusa_postprocessor.py, with the sign of ours."""
+    parent = types.ModuleType("openood.base_postprocessor")
+    parent.BasePostprocessor = type(
+        "BasePostprocessor", (), {"config": mock.Mock(), "__init__": lambda self, config: None}
+    )
+    spec = importlib.util.spec_from_file_location("openood.nusa_postprocessor", script)
+    module = importlib.util.module_from_spec(spec)
+    network = types.SimpleNamespace(
+        get_fc=lambda: (head.weight.detach().numpy(), head.bias.detach().numpy()),
+        forward=lambda data, return_feature: (data.logits, features(data)),
+    )
+    with (
+        mock.patch.dict(sys.modules, {parent.__name__: parent}),
+        mock.patch.object(Tensor, "cuda", lambda tensor: tensor),
+        mock.patch("builtins.print"),
+    ):
+        spec.loader.exec_module(module)
+        detector = module.NuSAPostprocessor(None)
+        detector.setup(network, None, None)
+        return -detector.postprocess(network, unseen)[1]
+
+
+def write_answers(peer: Any, corp: Path, nusa: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     head = nn.Linear(6, 3)
     with torch.no_grad():
@@ -201,26 +107,25 @@ def write_answers(peer: Any, script: Path) -> None:
     for name, pair in pairs(peer, head, len(training)).items():
         if fit := pair.refit or pair.fit:
             fit(training)
-        if pair.predict:
-            answers["scores"][name] = pair.predict(unseen).tolist()
-    corp = corp_by_its_authors(script, training, unseen, FEW)
-    answers["corp"] = {name: values.tolist() for name, values in corp.items()}
+        answers["scores"][name] = pair.predict(unseen).tolist()
+    answers["scores"]["NuSA"] = nusa_by_openood(nusa, head, unseen).tolist()
+    by_authors = corp_by_its_authors(corp, training, unseen, FREQUENCIES)
+    answers["corp"] = {name: values.tolist() for name, values in by_authors.items()}
     ANSWERS.write_text(json.dumps(answers) + "\n")
 
 
 def main() -> None:
-    from monitors import peer_detectors
-
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--peer", type=Path, required=True, help="folder with pytorch-ood")
     parser.add_argument("--corp", type=Path, required=True, help="the authors' CoP_CoRP_c10.py")
+    parser.add_argument("--nusa", type=Path, required=True, help="nusa_postprocessor.py for OpenOOD")
     arguments = parser.parse_args()
-    for path in (arguments.peer / "pytorch_ood", arguments.corp):
+    for path in (arguments.peer / "pytorch_ood", arguments.corp, arguments.nusa):
         if not path.exists():
             parser.error(f"expected {path}, got nothing there; install or fetch it first")
-    write_answers(peer_detectors(arguments.peer), arguments.corp)
+    write_answers(peer_detectors(arguments.peer), arguments.corp, arguments.nusa)
 
 
 if __name__ == "__main__":

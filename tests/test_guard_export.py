@@ -103,6 +103,7 @@ EXPORTED = {
     "MaxSoftmax": monitors.MaxSoftmax,
     "MultiLayerMahalanobis": lambda: monitors.MultiLayerMahalanobis(layers=["penultimate"]),
     "NNGuide": monitors.NNGuide,
+    "NuSA": monitors.NuSA,
     "OpenMax": monitors.OpenMax,
     "OpenMax-two": lambda: monitors.OpenMax(top=2),
     "ReAct": monitors.ReAct,

@@ -5,7 +5,7 @@ import pty
 import subprocess
 import sys
 
-EXPECTED = [f"{outer}{inner}" for outer in range(3) for inner in range(3)] + ["0"]
+EXPECTED = [f"{outer}{inner}" for outer in range(3) for inner in range(3)] + ["0", "0"]
 
 SCRIPT = """
 from assay.engine import progress
@@ -13,6 +13,8 @@ for outer in progress(range(3), "outside"):
     for inner in progress(range(3), "inside"):
         print(f"{outer}{inner}")
 for item in progress(range(1), "afterwards"):
+    print(item)
+for item in progress(range(1), "at once", 1):
     print(item)
 """
 
@@ -32,6 +34,7 @@ def test_a_loop_within_a_loop_shows_no_bar_of_its_own():
     assert "outside" in shown
     assert "afterwards" in shown
     assert "inside" not in shown
+    assert "at once" not in shown  # a guarded call on one input has no time for a bar
 
 
 def test_nothing_is_shown_where_nobody_looks():

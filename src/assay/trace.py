@@ -70,13 +70,7 @@ class Trace:
         if self.labels is not None:
             object.__setattr__(self, "labels", class_numbers(self.labels))
         object.__setattr__(self, "input_count", self._counted_inputs())
-        for name, rows in self._parts():
-            expected = self.input_count if name.startswith("inputs") else len(self)
-            if len(rows) != expected:
-                raise InputError(
-                    f"expected one row of {name} per input ({expected}), got {len(rows)}; "
-                    "pass parts of the same inputs"
-                )
+        self._check_lengths()
         if self.labels is not None:
             check_labels(self.labels, self.logits.shape[1])
 
@@ -235,6 +229,22 @@ class Trace:
                 f"{int(source.min())} to {int(source.max())}; number the inputs from 0"
             )
         return self.input_count
+
+    def _check_lengths(self) -> None:
+        count, given = len(self), self.inputs
+        inputs = given.values() if isinstance(given, Mapping) else () if given is None else (given,)
+        known = (*self.features.values(), *(part for part in (self.labels, self.source) if part is not None))
+        if all(len(rows) == count for rows in known) and all(
+            len(rows) == self.input_count for rows in inputs
+        ):
+            return
+        for name, rows in self._parts():
+            expected = self.input_count if name.startswith("inputs") else count
+            if len(rows) != expected:
+                raise InputError(
+                    f"expected one row of {name} per input ({expected}), got {len(rows)}; "
+                    "pass parts of the same inputs"
+                )
 
     def _parts(self) -> list[tuple[str, Tensor]]:
         inputs = self.inputs

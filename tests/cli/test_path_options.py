@@ -104,7 +104,7 @@ def test_options_of_images(source, shape):
     ("source", "words"),
     [
         ("a.npz?splitt=test", r"a.npz: .* its reader \(inputs, .*, scale, integers, uint8\), got 'splitt'"),
-        ("photos?scale=2", r"photos: .* options of its reader \(size, channels, classes, uint8\), got 'scale'"),
+        ("photos?scale=2", r"photos: .* its reader \(size, channels, classes, uint8\), got 'scale'"),
         ("a.npz?scale=big", r"number to divide by after scale=, got 'big'; .* a.npz\?scale=255"),
         ("a.npz?scale=", r"after scale=, got ''"),
         ("a.npz?split", r"a.npz\?name=value&name=value, got 'split' in a.npz\?split"),

@@ -1,4 +1,4 @@
-"""What pytorch-ood, and the authors of CoRP, answered on a few rows."""
+"""What pytorch-ood, and the authors of CoRP, answered on a few rows; searches with and without faiss."""
 
 import json
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from assay import Trace
+from assay.monitors.parts import nearest as search
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,12 @@ def published() -> PublishedScores:
         {name: torch.tensor(values, dtype=torch.float64) for name, values in answers["scores"].items()},
         {name: torch.tensor(values, dtype=torch.float64) for name, values in answers["corp"].items()},
     )
+
+
+@pytest.fixture(params=["faiss", "own"])
+def library(request, monkeypatch):
+    """Who searches for neighbours."""
+    if request.param == "faiss":
+        pytest.importorskip("faiss")
+    else:
+        monkeypatch.setattr(search, "_faiss", lambda: None)

@@ -8,7 +8,7 @@ from torch import nn
 import assay
 from assay import Guard, Network, OnnxGuard, Trace
 from assay.errors import InputError, NotFittedError
-from assay.monitors import Mahalanobis, MultiLayerMahalanobis
+from assay.monitors import Mahalanobis, MultiLayerMahalanobis, RelativeMahalanobis
 
 LAYERS = ("first", "second")
 
@@ -27,8 +27,8 @@ def training():
     return trace_of(300, 0)
 
 
-def each(training, trace):
-    return torch.stack([Mahalanobis(layer=layer).fit(training).score(trace) for layer in LAYERS])
+def each(training, trace, member=Mahalanobis):
+    return torch.stack([member(layer=layer).fit(training).score(trace) for layer in LAYERS])
 
 
 def test_given_weights_are_used(training):
@@ -46,9 +46,20 @@ def test_layers_weigh_by_their_spread_in_training(training):
     assert torch.allclose(MultiLayerMahalanobis(layers=LAYERS).fit(training).score(unseen), expected)
 
 
-def test_scores_are_those_of_pytorch_ood(published):
+def test_relative_distances_weigh_by_their_own_spread(training):
+    unseen = trace_of(20, 1)
+    spread = each(training, training, RelativeMahalanobis).std(dim=1, correction=0)
+    expected = (each(training, unseen, RelativeMahalanobis) / spread[:, None]).sum(dim=0)
+    monitor = MultiLayerMahalanobis(layers=LAYERS, relative=True).fit(training)
+    assert torch.allclose(monitor.score(unseen), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "relative"), [("MultiLayerMahalanobis", False), ("MultiLayerMahalanobis, relative", True)]
+)
+def test_scores_are_those_of_pytorch_ood(published, name, relative):
     layers = ("penultimate", "half")
-    assert published.match("MultiLayerMahalanobis", MultiLayerMahalanobis(layers=layers, weights=(1, 1)))
+    assert published.match(name, MultiLayerMahalanobis(layers=layers, weights=(1, 1), relative=relative))
 
 
 def test_weights_from_examples_are_those_of_logistic_regression(training):
@@ -72,12 +83,14 @@ def test_a_layer_without_spread_is_named(training):
     assert torch.isfinite(monitor.score(flat)).all()
 
 
-def test_a_guard_over_two_layers_is_saved_and_exported(tmp_path):
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_guard_over_two_layers_is_saved_and_exported(tmp_path, relative):
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 3))
     network = Network(module, layers=("1", "penultimate"))
     trace = network.observe(torch.randn(200, 6))
-    monitor = MultiLayerMahalanobis(layers=["1", "penultimate"], estimator="oas").fit(trace)
+    layers = ["1", "penultimate"]
+    monitor = MultiLayerMahalanobis(layers=layers, estimator="oas", relative=relative).fit(trace)
     guard = Guard(network, monitor).calibrate(trace, 0.1)
     inputs = 2 * torch.randn(30, 6)
     expected = guard(inputs)

@@ -15,14 +15,6 @@ def trace_of(rows, size, seed, classes=3):
     return Trace(logits, {"penultimate": torch.randn(rows, size, generator=generator)})
 
 
-@pytest.fixture(params=["faiss", "torch"])
-def library(request, monkeypatch):
-    if request.param == "faiss":
-        pytest.importorskip("faiss")
-    else:
-        monkeypatch.setattr(search, "_faiss", lambda: None)
-
-
 def unit(features):
     return features.double() / features.double().norm(dim=1, keepdim=True)
 

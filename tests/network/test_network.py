@@ -365,3 +365,42 @@ def test_a_linear_that_is_called_by_keyword_is_heard(inputs):
     assert torch.allclose(trace.features["penultimate"], module.first(rows).relu())
     bins = assay.Bins.from_bounds(assay.Network(module), layer="penultimate", low=0.0, high=1.0, width=1.0)
     assert bins.last >= 1
+
+
+class Reusing(nn.Module):
+    """Writes its answers to the same memory every time."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+        self.answers = torch.zeros(1, 3)
+
+    def forward(self, x):
+        with torch.no_grad():
+            return torch.add(self.head(x), 0, out=self.answers)
+
+
+def test_one_batch_for_a_guard_is_observed_as_many_are(module, inputs):
+    network = assay.Network(module, layers=["penultimate", "conv"])
+    once = network.observe(inputs, keep_inputs=True, allow_nonfinite=True)
+    batched = network.observe(inputs, keep_inputs=True, batch_size=4, allow_nonfinite=True)
+    torch.testing.assert_close(once.logits, batched.logits)
+    torch.testing.assert_close(dict(once.features), dict(batched.features))
+    assert once.inputs is inputs
+    assert batched.inputs is inputs
+    assert not once.logits.requires_grad
+    assert network.form == {"": ((1, 6, 6), torch.float32)}
+
+
+def test_one_batch_for_a_guard_is_kept_when_the_module_writes_over_its_answers():
+    network = assay.Network(Reusing())
+    first = network.observe(torch.zeros(1, 4), allow_nonfinite=True)
+    before = first.logits.clone()
+    network.observe(torch.ones(1, 4), allow_nonfinite=True)
+    assert torch.equal(first.logits, before)
+
+
+@pytest.mark.parametrize("empty", [torch.zeros(0, 1, 6, 6), torch.tensor(1.0)])
+def test_a_guard_refuses_nothing_and_a_single_number_as_observe_does(module, empty):
+    with pytest.raises(InputError, match=r"expected (at least one input|a batch of inputs)"):
+        assay.Network(module).observe(empty, allow_nonfinite=True)

@@ -13,12 +13,13 @@ _bar = threading.local()
 def progress(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
     """The same items; on a terminal, with a bar that shows the time left and disappears at the end.
 
-    There is one bar at a time: loops inside a loop with a bar show none.
+    There is one bar at a time: loops inside a loop with a bar show none. Neither does a loop over one item: a
+    guarded call on a single input would take many times as long.
 
     >>> list(progress([1, 2], "counting"))
     [1, 2]
     """
-    if not sys.stderr.isatty() or getattr(_bar, "shown", False):
+    if total == 1 or not sys.stderr.isatty() or getattr(_bar, "shown", False):
         yield from items
         return
     from rich.console import Console

@@ -153,7 +153,7 @@ class Guard(AnyGuard):
         """The monitor's scores; NaN for every row in which anything is not finite."""
         rows = [trace.logits, *(trace.layer(layer) for layer in self.monitor.layers)]
         inputs = _floating_inputs(trace)
-        if all(all_finite(part) for part in (*rows, *inputs)):
+        if all(map(all_finite, (*rows, *inputs))):
             return self.monitor.score(trace)
         finite = torch.stack([*map(_finite, rows), *(trace.of_inputs(_finite(part)) for part in inputs)])
         judged = finite.all(dim=0)

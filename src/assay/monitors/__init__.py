@@ -26,6 +26,7 @@ from assay.monitors.monte_carlo_dropout import MonteCarloDropout
 from assay.monitors.multi_layer_mahalanobis import MultiLayerMahalanobis
 from assay.monitors.nci import NCI
 from assay.monitors.nnguide import NNGuide
+from assay.monitors.nusa import NuSA
 from assay.monitors.odin import ODIN
 from assay.monitors.open_max import OpenMax
 from assay.monitors.parts.joint_fit import fit_together
@@ -68,6 +69,7 @@ __all__ = [
     "MonteCarloDropout",
     "MultiLayerMahalanobis",
     "NNGuide",
+    "NuSA",
     "OpenMax",
     "ReAct",
     "Reconstruction",

@@ -1,6 +1,7 @@
 """ActivationBox: doubt what falls outside the boxes its class was seen in (Henzinger et al. 2020)."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -101,23 +102,22 @@ class ActivationBox(Monitor):
 
     def _fit(self, traces: Iterator[Trace]) -> None:
         features = features_by_class(traces, self.layer, self.limit, self.seed)
-        self.projection_ = self._projection(torch.cat(list(features.values())))
-        points = {label: self._projected(rows) for label, rows in features.items()}
-        self._keep_boxes({label: self._boxes(rows) for label, rows in points.items()}, _range(points))
+        self.projection_ = self._projection(list(features.values()))
+        self._keep_boxes({label: self._boxes(self._projected(rows)) for label, rows in features.items()})
 
     def _score(self, trace: Trace) -> Tensor:
         parts = row_blocks(trace.layer(self.layer), BLOCK), row_blocks(trace.predictions, BLOCK)
         scores = [self._outside(self._projected(rows), classes) for rows, classes in zip(*parts, strict=True)]
         return torch.cat(scores) if scores else torch.empty(0)
 
-    def _projection(self, rows: Tensor) -> list[dict[str, Tensor]]:
-        steps = [] if self.neurons is None else [chosen_neurons(self.neurons, rows.shape[1])]
-        watched = projected(steps[0], rows) if steps else rows
+    def _projection(self, parts: list[Tensor]) -> list[dict[str, Tensor]]:
+        steps = [] if self.neurons is None else [chosen_neurons(self.neurons, parts[0].shape[1])]
+        if self.projection not in (PRINCIPAL, GEODESIC):
+            return steps
+        watched = torch.cat([projected(steps[0], rows) if steps else rows for rows in parts])
         if self.projection == PRINCIPAL:
-            steps.append(principal(watched))
-        elif self.projection == GEODESIC:
-            steps.append(geodesic(watched, self.landmarks, self.neighbours, self.seed))
-        return steps
+            return [*steps, principal(watched)]
+        return [*steps, geodesic(watched, self.landmarks, self.neighbours, self.seed)]
 
     def _projected(self, rows: Tensor) -> Tensor:
         for step in self.projection_:
@@ -127,12 +127,12 @@ class ActivationBox(Monitor):
     def _boxes(self, points: Tensor) -> list[tuple[Tensor, Tensor]]:
         """(lowest, highest) of each cluster."""
         clusters = assigned(points, self.clusters, self.seed)
-        members = [points[clusters == number] for number in range(int(clusters.max()) + 1)]
+        members = [points[clusters == number] for number in torch.unique(clusters)]
         return [(rows.amin(dim=0), rows.amax(dim=0)) for rows in members]
 
-    def _keep_boxes(self, boxes: dict[int, list[tuple[Tensor, Tensor]]], spans: Tensor) -> None:
+    def _keep_boxes(self, boxes: dict[int, list[tuple[Tensor, Tensor]]]) -> None:
         """As tensors (classes, boxes, dimensions); a class with fewer boxes repeats its first."""
-        most = max(map(len, boxes.values()))
+        most, spans = max(map(len, boxes.values())), _range(boxes)
         low, high = (torch.zeros(self.classes_, most, len(spans), dtype=spans.dtype) for _ in range(2))
         for label, found in boxes.items():
             padded = found + found[:1] * (most - len(found))
@@ -148,13 +148,13 @@ class ActivationBox(Monitor):
         distances = (points[:, None] - self.centres_[classes]).abs_()
         excess = distances.sub_(self.reach_[classes]).div_(self.widths_[classes])
         scores = excess.amax(dim=2).amin(dim=1).clamp(min=0, max=UNSEEN)
-        return torch.where(self.seen_[classes], scores, UNSEEN)
+        return torch.where(self.seen_[classes], scores, UNSEEN) if self.remedy_ else scores
 
 
-def _range(points: dict[int, Tensor]) -> Tensor:
+def _range(boxes: dict[int, list[tuple[Tensor, Tensor]]]) -> Tensor:
     """Largest less least value of each dimension; where that is nothing, the average of the others, or 1."""
-    rows = torch.cat(list(points.values()))
-    spans = rows.amax(dim=0) - rows.amin(dim=0)
+    low, high = (torch.stack(ends) for ends in zip(*chain(*boxes.values()), strict=True))
+    spans = high.amax(dim=0) - low.amin(dim=0)
     moving = spans[spans > 0]
     return torch.where(spans > 0, spans, moving.mean() if len(moving) else torch.ones_like(spans))
 

@@ -1,7 +1,6 @@
 """ActivationPattern: doubt an on/off pattern of neurons never seen with its class (Cheng et al. 2019)."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,12 +10,12 @@ from torch import Tensor
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import features_by_class, some_class, teaching, unseen_remedy
+from assay.monitors.parts.nearest import fewest_differences
 from assay.monitors.parts.reservoir import checked_limit
+from assay.network import all_finite
 from assay.trace import Trace
 
 WORD = 64
-COMPARISONS = 2**20
-"""Pairs of patterns compared at a time, which bounds memory."""
 
 Words = NDArray[np.uint64]
 
@@ -74,13 +73,16 @@ class ActivationPattern(Monitor):
         self.remedy_ = unseen_remedy(patterns, self.classes_)
 
     def _score(self, trace: Trace) -> Tensor:
-        features, classes = trace.layer(self.layer), trace.predictions
+        features, classes = trace.layer(self.layer), trace.predictions.numpy()
+        patterns = self._packed(features)
         scores = torch.full((len(trace),), features.shape[1] + 1.0)
-        for label in torch.unique(classes).tolist():
+        for label in np.unique(classes).tolist():
             if label in self.patterns_:
-                rows = classes == label
+                rows = np.flatnonzero(classes == label)
                 stored = self.patterns_[label].numpy().view(np.uint64)
-                scores[rows] = torch.from_numpy(_nearest(self._packed(features[rows]), stored)).float()
+                scores[rows] = torch.from_numpy(fewest_differences(patterns[rows], stored)).float()
+        if all_finite(features):
+            return scores
         # A comparison with NaN is "off", which would pass for a pattern.
         return torch.where(torch.isfinite(features).all(dim=1), scores, torch.nan)
 
@@ -123,17 +125,3 @@ def _unpacked(patterns: Tensor, width: int) -> Tensor:
 
 def _unique(patterns: Words) -> Words:
     return np.unique(patterns, axis=0)
-
-
-def _nearest(patterns: Words, stored: Words) -> NDArray[Any]:
-    """Hamming distance of each pattern to the nearest stored one, in blocks."""
-    nearest = np.empty(len(patterns), np.int32)
-    block = max(1, COMPARISONS // len(stored))
-    columns = np.ascontiguousarray(stored.T)
-    for start in range(0, len(patterns), block):
-        part = patterns[start : start + block]
-        distances = np.zeros((len(part), len(stored)), np.int32)
-        for word, column in enumerate(columns):
-            distances += np.bitwise_count(part[:, word, None] ^ column)
-        nearest[start : start + block] = distances.min(axis=1)
-    return nearest

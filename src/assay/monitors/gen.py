@@ -37,7 +37,6 @@ class GEN(Monitor):
         powers = found.powers
         if self.top < len(powers):
             powers = powers.topk(self.top, dim=0).values
-        total = 1 + found.others
-        rest = torch.where(powers < 1, total - powers, found.others)
+        rest = torch.where(powers < 1, found.total - powers, found.others)
         # x^gamma as exp(gamma log x), which is vectorised; log 0 gives 0, as it should.
-        return (powers * rest / total.square()).log_().mul_(self.gamma).exp_().sum(dim=0)
+        return (powers * rest / found.total.square()).log_().mul_(self.gamma).exp_().sum(dim=0)

@@ -191,11 +191,10 @@ class Mahalanobis(Monitor):
         # there to double precision.
         whitened = (features - self.origin_) @ self.axes_
         width = self.centres_.shape[1]
-        beside = whitened[:, width:].square().sum(dim=1).double()
-        near = whitened[:, :width].double()
-        square = beside + near.square().sum(dim=1)
+        near, beside = whitened[:, :width].double(), whitened[:, width:]
+        square = beside.square().sum(dim=1, keepdim=True).double() + near.square().sum(dim=1, keepdim=True)
         apart = torch.addmm(self.centres_.square().sum(dim=1), near, self.centres_.T, alpha=-2)
-        return (apart + square[:, None]).clamp(min=0)
+        return apart.add_(square).clamp_(min=0)
 
     def _class_distances(self, features: Tensor) -> Tensor:
         centred = features - self.origin_

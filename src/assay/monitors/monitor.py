@@ -163,14 +163,16 @@ class Monitor(ABC):
                 f"expected a Trace with one row per input for {type(self).__name__}, which runs the network "
                 "again, got one with several; use a monitor that reads logits, features or inputs alone"
             )
-        sizes = {"logits": self.classes_, **self.dimensions_}
-        found = {"logits": trace.logits, **{layer: trace.layer(layer) for layer in self.layers}}
-        for name, size in sizes.items():
-            if found[name].shape[1] != size:
-                raise InputError(
-                    f"expected {name} of size {size} as in fit, got {found[name].shape[1]}; "
-                    "fit and score Traces of the same network"
-                )
+        self._check_size("logits", trace.logits, self.classes_)
+        for layer, size in self.dimensions_.items():
+            self._check_size(layer, trace.layer(layer), size)
+
+    def _check_size(self, name: str, rows: Tensor, size: int) -> None:
+        if rows.shape[1] != size:
+            raise InputError(
+                f"expected {name} of size {size} as in fit, got {rows.shape[1]}; "
+                "fit and score Traces of the same network"
+            )
 
     def _check_finite(self, trace: Trace) -> None:
         for name in ("logits", *self.layers):

@@ -16,6 +16,7 @@ from assay.monitors.monitor import Monitor
 from assay.monitors.parts.covariance import checked_estimator
 from assay.monitors.parts.joint_fit import fit_together
 from assay.monitors.parts.row_sample import TraceSample
+from assay.monitors.relative_mahalanobis import RelativeMahalanobis
 from assay.outputs import LOGITS
 from assay.trace import Trace
 
@@ -36,6 +37,9 @@ class MultiLayerMahalanobis(Monitor):
     - `weigh(inside, outside)` after `fit`: logistic regression on labelled examples of both, as Lee et al.
       do. Distances are standardised first (the authors' are not), so that the penalty treats layers alike.
 
+    With `relative` every layer gives its relative distance instead (Ren et al. 2021; see
+    `RelativeMahalanobis`): a weighted RMD.
+
     Rows are fitted under their label where the Trace has labels, else under their prediction. The paper's
     perturbation of inputs is left to `Mahalanobis`. The network must be observed with these layers.
     """
@@ -50,7 +54,7 @@ class MultiLayerMahalanobis(Monitor):
         year=2018,
     )
 
-    members_: list[Mahalanobis]
+    members_: list[Mahalanobis | RelativeMahalanobis]
     weights_: Tensor
     deviations_: Tensor
 
@@ -60,6 +64,7 @@ class MultiLayerMahalanobis(Monitor):
         layers: Sequence[str],
         weights: Sequence[float] | None = None,
         estimator: str = "empirical",
+        relative: bool = False,
         limit: int | None = 10_000,
         seed: int = 0,
     ) -> None:
@@ -74,6 +79,7 @@ class MultiLayerMahalanobis(Monitor):
         self._layers = tuple(layers)
         self.weights = None if weights is None else [float(weight) for weight in weights]
         self.estimator = checked_estimator(estimator)
+        self.relative = relative
         self.limit = limit
         self.seed = seed
 
@@ -82,7 +88,8 @@ class MultiLayerMahalanobis(Monitor):
         return self._layers
 
     def by_layer(self, trace: Trace) -> Tensor:
-        """(layers, N): min_c D^2 in every layer, before weighing, to see which layer objects."""
+        """(layers, N): min_c D^2, or the relative distance, in every layer, before weighing, to see which
+        layer objects."""
         self._check_fitted()
         return torch.stack([member.score(trace) for member in self.members_])
 
@@ -107,7 +114,8 @@ class MultiLayerMahalanobis(Monitor):
         return self
 
     def _fit(self, traces: Iterator[Trace]) -> None:
-        self.members_ = [Mahalanobis(layer=layer, estimator=self.estimator) for layer in self._layers]
+        member = RelativeMahalanobis if self.relative else Mahalanobis
+        self.members_ = [member(layer=layer, estimator=self.estimator) for layer in self._layers]
         sample = TraceSample(self.limit, self.seed)
         fit_together(self.members_, self._with_sample(traces, sample))
         spread = self.by_layer(sample.trace()).std(dim=1, correction=0)

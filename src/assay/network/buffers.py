@@ -59,6 +59,11 @@ class RowBuffer:
         self._rows.resize((length, *self._rows.shape[1:]), refcheck=False)
 
 
+def owned(rows: Tensor) -> Tensor:
+    """In memory of its own: a module may return its inputs, or what it writes to next time."""
+    return rows.to("cpu", copy=True)
+
+
 def _array(batch: Tensor) -> np.ndarray[Any, Any]:
     """The same bytes for NumPy, which does not know bfloat16 and takes them for integers."""
     return (batch.view(torch.int16) if batch.dtype == torch.bfloat16 else batch).numpy()

@@ -1,7 +1,7 @@
 """Parts that went through `torch.compile`: run as they were written, since compiled code calls no hooks."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
 from typing import Any
 
@@ -22,17 +22,18 @@ def uncompiled(module: nn.Module) -> nn.Module:
     return plain
 
 
-@contextmanager
-def as_written(parts: Sequence[nn.Module]) -> Iterator[None]:
+def as_written(parts: Sequence[nn.Module]) -> AbstractContextManager[None]:
     """Those of the parts that were compiled, by `torch.compile(part)` or `part.compile()`, run as written.
 
     Any number of threads may be inside at once. torch's own switch, `set_stance`, is for the whole process,
     and does not let a tracer pass.
     """
     compiled = [part for part in parts if COMPILED in part._modules or part._compiled_call_impl is not None]
-    if not (compiled or _running):
-        yield
-        return
+    return _switched_off(parts, compiled) if compiled or _running else nullcontext()
+
+
+@contextmanager
+def _switched_off(parts: Sequence[nn.Module], compiled: Sequence[nn.Module]) -> Iterator[None]:
     with _switching:
         switched = [*compiled, *(part for part in parts if part in _running and part not in compiled)]
         for part in switched:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from assay.labels import check_labels
-from assay.network.buffers import RowBuffer
+from assay.network.buffers import RowBuffer, owned
 from assay.network.prediction_rows import PredictionRows
 from assay.outputs import LOGITS
 from assay.trace import Inputs, Trace
@@ -40,6 +40,12 @@ class BatchRows:
             input_count=self.input_count,
             outputs=LOGITS,
         )
+
+    def on_its_own(self, inputs: Inputs | None) -> Trace:
+        """The same as a Trace in memory of its own, with the inputs that it keeps."""
+        features = {name: owned(values) for name, values in self.features.items()}
+        source = None if self.source is None else owned(self.source)
+        return Trace(owned(self.logits), features, None, inputs, source, self.input_count, outputs=LOGITS)
 
     def labelled(self, known: Any, rule: PredictionRows | None, ignore_index: int) -> "BatchRows":
         """With the labels of the batch, where they are known, and without the rows to be ignored.

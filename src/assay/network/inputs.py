@@ -101,12 +101,11 @@ def all_finite(inputs: Inputs) -> bool:
 
     A finite sum proves it in one pass; only if the sum is not finite is each number checked.
     """
-    tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
-    return all(
-        math.isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all())
-        for tensor in tensors
-        if tensor.is_floating_point()
-    )
+    if not isinstance(inputs, Tensor):
+        return all(map(all_finite, inputs.values()))
+    if not inputs.is_floating_point():
+        return True
+    return math.isfinite(inputs.sum().item()) or bool(torch.isfinite(inputs).all())
 
 
 def scaled(inputs: Inputs, scale: float) -> Inputs:

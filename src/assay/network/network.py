@@ -15,7 +15,7 @@ from assay.errors import InputError
 from assay.identity import digest, module_identity
 from assay.labels import IGNORED, class_numbers
 from assay.network.batches import Batches, encoded, first_weight, placed
-from assay.network.buffers import RowBuffer
+from assay.network.buffers import RowBuffer, owned
 from assay.network.chosen_output import Choice, chosen_output
 from assay.network.compiled import as_written, uncompiled
 from assay.network.factories import NetworkFactories
@@ -24,7 +24,7 @@ from assay.network.gathered_rows import BatchRows, GatheredRows
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.graph_modules import as_module
 from assay.network.input_gradient import input_gradient
-from assay.network.inputs import HALF, Form, form_of, length, perturbable, replaced, scaled
+from assay.network.inputs import HALF, Form, each, form_of, length, perturbable, replaced, scaled
 from assay.network.module_call import output_of
 from assay.network.output_reader import OutputReader
 from assay.network.prediction_rows import PredictionRows, RowFunction, prediction_rows
@@ -129,12 +129,26 @@ class Network(NetworkFactories):
         came in one piece are kept without a copy. `transform` is called on the input of every item, such as
         a PIL image. `columns` names inputs and labels of a dataset of dicts, where they are not found.
         """
-        batches = self.batches(data, batch_size, allow_nonfinite, transform=transform, columns=columns)
+        size = batch_size or self.batch_size
+        fits = allow_nonfinite and isinstance(data, Tensor) and data.ndim and 0 < len(data) <= size
+        if fits and transform is None:
+            return self._observe_at_once(data, keep_inputs)
+        batches = self.batches(data, size, allow_nonfinite, transform=transform, columns=columns)
         kept = batches.whole if keep_inputs and not self.embeds else None
         gathered = GatheredRows()
         for inputs, rows in self._observed(progress(batches, "observing", len(batches))):
             gathered.add(rows, inputs if keep_inputs and kept is None else None)
         return gathered.trace(kept, batches.ignored)
+
+    def _observe_at_once(self, data: Tensor, keep_inputs: bool) -> Trace:
+        """`observe` for one batch, without what only many need: for a guarded call on a single input."""
+        raw = self.encode(data)
+        with torch.no_grad():
+            inputs = self.embed(raw)
+            rows = self._batch_rows(inputs, self.layers)
+        self.form = self.form or form_of(raw)
+        kept = each(inputs, owned) if self.embeds else raw
+        return rows.on_its_own(kept if keep_inputs else None)
 
     def stream(self, data: Any, keep_inputs: bool = False, **options: Any) -> Iterator[Trace]:
         """A Trace per batch, each made when it is asked for, so that memory does not grow with the data.
@@ -276,12 +290,8 @@ class Network(NetworkFactories):
 
     def _settings(self) -> dict[str, Any]:
         """Settings that logits and features also depend on; what outputs are, only where it was stated."""
-        stated = {
-            "outputs": self.reader.stated,
-            "output": self.output,
-            "label": self.reader.label,
-            "scale": self.scale,
-        }
+        stated: dict[str, Any] = {"outputs": self.reader.stated, "output": self.output}
+        stated |= {"label": self.reader.label, "scale": self.scale}
         known = {name: value for name, value in stated.items() if value is not None}
         return {"pool": named_pool(self.pool)} | known | ({} if self.rows is None else self.rows.stated())
 

@@ -1,7 +1,8 @@
 """Hooks on the layers of a module during one forward pass: their outputs, evaluation mode, dropout."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from threading import Lock, get_ident
 from types import MappingProxyType
@@ -54,39 +55,52 @@ class Taps:
         return {name: self._features[name] for name in layers if name in self._features}
 
 
-@contextmanager
-def hooked(
-    module: nn.Module, layers: Sequence[str], parts: Sequence[nn.Module], classes: int | None, row: Row
-) -> Iterator[Taps]:
+class hooked(AbstractContextManager[Taps]):
     """Taps that a forward pass inside the context fills, by hooks on the layers.
 
     Every layer that may make the logits (`heads.may_make_logits`) reports for "penultimate"; the last one
     counts. A layer that runs several times keeps its last output. Hooks are removed afterwards, even after an
     error; a forward pass of another thread is ignored.
     """
-    taps, listener = Taps(module, row), get_ident()
 
-    def after(name: str) -> Any:
-        def hook(layer: nn.Module, _: Any, output: Any) -> None:
-            if get_ident() == listener:
-                taps.add(name, output, channels_first(layer))
+    def __init__(
+        self,
+        module: nn.Module,
+        layers: Sequence[str],
+        parts: Sequence[nn.Module],
+        classes: int | None,
+        row: Row,
+    ) -> None:
+        self._module, self._layers, self._parts, self._classes = module, layers, parts, classes
+        self._taps = Taps(module, row)
+        self._listener = get_ident()
+        self._hooks: list[RemovableHandle] = []
 
-        return hook
-
-    def before(layer: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, Any] = NO_KEYWORDS) -> None:
-        if get_ident() == listener:
-            given = first_tensor((*arguments, *named.values()), "the caller of the last layer")
-            taps.last_inputs.add(given, getattr(layer, "out_channels", None))
-
-    with ExitStack() as stack:
-        for name in layers:
+    def __enter__(self) -> Taps:
+        for name in self._layers:
             if name == PENULTIMATE:
-                for part in parts:
-                    if may_make_logits(part, classes):
-                        _remove_at_exit(stack, part.register_forward_pre_hook(before, with_kwargs=True))
+                for part in self._parts:
+                    if may_make_logits(part, self._classes):
+                        self._hooks.append(part.register_forward_pre_hook(self._before, with_kwargs=True))
             else:
-                _remove_at_exit(stack, module.get_submodule(name).register_forward_hook(after(name)))
-        yield taps
+                layer = self._module.get_submodule(name)
+                self._hooks.append(layer.register_forward_hook(partial(self._after, name)))
+        return self._taps
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _before(
+        self, layer: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, Any] = NO_KEYWORDS
+    ) -> None:
+        if get_ident() == self._listener:
+            given = first_tensor((*arguments, *named.values()), "the caller of the last layer")
+            self._taps.last_inputs.add(given, getattr(layer, "out_channels", None))
+
+    def _after(self, name: str, layer: nn.Module, _: Any, output: Any) -> None:
+        if get_ident() == self._listener:
+            self._taps.add(name, output, channels_first(layer))
 
 
 def modules_of(module: nn.Module) -> list[nn.Module]:
@@ -102,24 +116,32 @@ def modules_of(module: nn.Module) -> list[nn.Module]:
     return queue
 
 
-@contextmanager
-def evaluating(parts: Sequence[nn.Module]) -> Iterator[None]:
+class evaluating(AbstractContextManager[None]):
     """Every part of a module in evaluation mode; each one's own mode is restored afterwards.
 
     Any number of threads may be inside at once: a part goes back to training mode only when the last of them
-    leaves, so that no thread runs with dropout because another one finished.
+    leaves, so that no thread runs with dropout because another one finished. A class: a generator costs twice
+    as much, which shows in a guarded call on a single input.
     """
-    with _switching:
-        # What TorchScript froze has no mode.
-        switched = [part for part in parts if getattr(part, "training", False) or part in _evaluating]
-        for part in switched:
-            part.training = False
-            _evaluating[part] = _evaluating.get(part, 0) + 1
-    try:
-        yield
-    finally:
+
+    def __init__(self, parts: Sequence[nn.Module]) -> None:
+        self._parts = parts
+
+    def __enter__(self) -> None:
         with _switching:
-            for part in switched:
+            # What TorchScript froze has no mode.
+            self._switched = [
+                part for part in self._parts if getattr(part, "training", False) or part in _evaluating
+            ]
+            for part in self._switched:
+                part.training = False
+                _evaluating[part] = _evaluating.get(part, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        if not self._switched:
+            return
+        with _switching:
+            for part in self._switched:
                 _evaluating[part] -= 1
                 if not _evaluating[part]:
                     del _evaluating[part]
@@ -151,7 +173,7 @@ def thinned(module: nn.Module, seed: int) -> Iterator[None]:
     with ExitStack() as stack:
         for layer in layers:
             if layer.p < 1:
-                _remove_at_exit(stack, layer.register_forward_hook(drop))
+                stack.callback(layer.register_forward_hook(drop).remove)
         yield
 
 
@@ -172,7 +194,3 @@ def first_tensor(output: Any, where: str) -> Tensor:
     raise InputError(
         f"expected a tensor from {where}, got {type(output).__name__}; wrap the module so that it does"
     )
-
-
-def _remove_at_exit(stack: ExitStack, handle: RemovableHandle) -> None:
-    stack.callback(handle.remove)

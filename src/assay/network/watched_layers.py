@@ -1,7 +1,7 @@
 """Layers by name: which a module has, hearing them in a forward pass, and what to say if one is silent."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import torch
@@ -39,16 +39,13 @@ def check_layers(module: nn.Module, layers: Sequence[str]) -> None:
         )
 
 
-@contextmanager
 def listening(
     module: nn.Module, layers: Sequence[str], parts: Sequence[nn.Module], classes: int | None, row: Row
-) -> Iterator[Taps]:
+) -> AbstractContextManager[Taps]:
     """Taps on these layers for a forward pass inside the context."""
     if is_graph(module):
-        yield GraphTaps(module, layers, row)
-    else:
-        with hooked(module, layers, parts, classes, row) as taps:
-            yield taps
+        return nullcontext(GraphTaps(module, layers, row))
+    return hooked(module, layers, parts, classes, row)
 
 
 def input_advice(module: nn.Module) -> str:

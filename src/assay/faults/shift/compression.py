@@ -47,10 +47,10 @@ CHROMINANCE = """
 99 99 99 99 99 99 99 99  99 99 99 99 99 99 99 99  99 99 99 99 99 99 99 99  99 99 99 99 99 99 99 99
 """
 
-# Luminance Y of R, G, B, and the chrominances (B - Y) / 1.772 and (R - Y) / 1.402 (ITU-R BT.601), the latter
-# halved because they are taken of the sum of two rows.
-TO_LUMINANCE = ((0.299, 0.587, 0.114),)
-TO_CHROMINANCE = ((-0.299 / 3.544, -0.587 / 3.544, 0.25), (0.25, -0.587 / 2.804, -0.114 / 2.804))
+# Luminance Y of R, G, B (ITU-R BT.601). The chrominances are (R - Y) / 1.402 and (B - Y) / 1.772; here they
+# stay undivided, and the steps they are rounded to are multiplied instead.
+RED, GREEN, BLUE = 0.299, 0.587, 0.114
+CHROMINANCE_SCALES = (1.402, 1.772)
 CENTRE = 128 / 255
 
 
@@ -64,63 +64,73 @@ def jpeg(images: Tensor, severity: int, _: torch.Generator) -> Tensor:
     quality = (25, 18, 15, 10, 7)[severity - 1]
     height, width = images.shape[-2:]
     whole = padded(images, 16)
+    luminance = _steps(LUMINANCE, quality, (1.0,), whole.shape[-1], whole.dtype)
     if images.shape[1] != 3:
-        return _quantised(whole, LUMINANCE, quality, 1, CENTRE)[..., :height, :width]
-    luma = _quantised(_mixed(TO_LUMINANCE, whole), LUMINANCE, quality, 1, CENTRE)
-    pairs = whole[:, :, ::2] + whole[:, :, 1::2]
-    chroma = _quantised(_mixed(TO_CHROMINANCE, pairs), CHROMINANCE, quality, 2, 0.0)
-    return _coloured(luma, chroma)[..., :height, :width]
+        return _quantised(whole, luminance, 1, CENTRE)[..., :height, :width]
+    light = _light(whole)
+    colour = whole[:, ::2] - light  # red and blue
+    chrominance = _steps(CHROMINANCE, quality, CHROMINANCE_SCALES, whole.shape[-1] // 2, whole.dtype)
+    light, colour = _quantised(light, luminance, 1, CENTRE), _quantised(colour, chrominance, 2, 0.0)
+    return _coloured(light, colour)[..., :height, :width]
 
 
-def _mixed(weights: Sequence[Sequence[float]], images: Tensor) -> Tensor:
-    """Weighted sums of the channels."""
-    planes = images.new_tensor(weights) @ images.flatten(2)
-    return planes.view(len(images), len(weights), *images.shape[2:])
+def _light(images: Tensor) -> Tensor:
+    """(n, 1, H, W): the luminance."""
+    planes = _luminance_weights(images.dtype) @ images.flatten(2)
+    return planes.view(len(images), 1, *images.shape[2:])
 
 
-def _coloured(luma: Tensor, chroma: Tensor) -> Tensor:
-    """R, G, B of the luminance (n, 1, H, W) and the chrominances (n, 2, H / 2, W) of pairs of rows."""
-    height, width = luma.shape[-2:]
-    result = luma.new_empty(len(luma), 3, height // 2, 2, width)
-    light = luma.view(len(luma), height // 2, 2, width)
-    blue, red = chroma[:, 0, :, None], chroma[:, 1, :, None]
-    torch.add(light, red, alpha=1.402, out=result[:, 0])
-    torch.add(
-        light, red * (1.402 * 0.299 / 0.587) + blue * (1.772 * 0.114 / 0.587), alpha=-1, out=result[:, 1]
-    )
-    torch.add(light, blue, alpha=1.772, out=result[:, 2])
-    return result.view(len(luma), 3, height, width)
+@lru_cache(maxsize=4)
+def _luminance_weights(dtype: torch.dtype) -> Tensor:
+    return torch.tensor([[RED, GREEN, BLUE]], dtype=dtype)
 
 
-def _quantised(planes: Tensor, table: str, quality: int, halving: int, centre: float) -> Tensor:
-    """Blocks of 8 x (8 `halving`) to 8x8 coefficients, rounded to the table's steps, and back."""
-    down, across, back = _cosines(halving, planes.shape[-1], planes.dtype)
+def _coloured(light: Tensor, colour: Tensor) -> Tensor:
+    """R, G, B of the luminance Y (n, 1, H, W), and of R - Y and B - Y (n, 2, H / 2, W) of pairs of rows."""
+    count, _, height, width = light.shape
+    result = light.new_empty(count, 3, height // 2, 2, width)
+    light = light.view(count, 1, height // 2, 2, width)
+    torch.add(light, colour[:, :, :, None], out=result[:, ::2])
+    # Y = RED R + GREEN G + BLUE B, solved for G.
+    green = (colour[:, 0] * (RED / GREEN)).add_(colour[:, 1], alpha=BLUE / GREEN)
+    torch.sub(light[:, 0], green[:, :, None], out=result[:, 1])
+    return result.view(count, 3, height, width)
+
+
+def _quantised(planes: Tensor, steps: Tensor, halving: int, centre: float) -> Tensor:
+    """Blocks of (8 `halving`) x (8 `halving`) to 8x8 coefficients, rounded to the steps, and back to rows
+    halved and columns as before."""
+    down, across, up, back = _cosines(halving, planes.shape[-1], planes.dtype)
     coefficients = transformed(planes, down, across)
-    blocks = coefficients.view(-1, 8, coefficients.shape[-1])
+    blocks = coefficients.view(*planes.shape[:2], -1, 8, steps.shape[-1])
     # What the standard subtracts from every value is eight times that in the first coefficient of a block.
-    means = blocks[:, 0, ::8]
-    means -= 8 * centre
-    steps = _steps(table, quality, blocks.shape[2], planes.dtype)
+    means = blocks[..., 0, ::8]
+    if centre:
+        means -= 8 * centre
     blocks.div_(steps).round_().mul_(steps)
-    means += 8 * centre
-    return transformed(coefficients, down.T, back)
+    if centre:
+        means += 8 * centre
+    return transformed(coefficients, up, back)
 
 
 @lru_cache(maxsize=16)
-def _steps(table: str, quality: int, width: int, dtype: torch.dtype) -> Tensor:
-    """(8, width): the table at a quality, as the Independent JPEG Group scales it, in units of the range."""
+def _steps(table: str, quality: int, scales: Sequence[float], width: int, dtype: torch.dtype) -> Tensor:
+    """(planes, 1, 8, width): the table at a quality, as the Independent JPEG Group scales it, in units of the
+    range, times the scale of each plane."""
     scale = 5000 / quality if quality < 50 else 200 - 2 * quality
     published = torch.tensor([float(number) for number in table.split()])
     steps = ((published * scale + 50) / 100).floor().clamp(1, 255).view(8, 8) / 255
-    return steps.repeat(1, width // 8).to(dtype)
+    return (steps.repeat(1, width // 8) * torch.tensor(scales)[:, None, None, None]).to(dtype)
 
 
 @lru_cache(maxsize=16)
-def _cosines(halving: int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """The orthonormal cosine transform of eight rows; of columns averaged by `halving`; their way back."""
+def _cosines(halving: int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The orthonormal cosine transform of eight rows, each the mean of `halving`, and of columns alike; the
+    way back, to eight rows, and to every column again."""
     frequency = torch.arange(8.0)[:, None]
     cosines = torch.cos(math.pi / 8 * (torch.arange(8.0) + 0.5) * frequency) / 2
     cosines[0] /= math.sqrt(2)
     cosines = cosines.to(dtype)
     repeated = cosines.repeat_interleave(halving, dim=1)
-    return cosines, widened(repeated.T / halving, width), widened(repeated, width // halving)
+    means = repeated / halving
+    return means, widened(means.T, width), cosines.T.contiguous(), widened(repeated, width // halving)

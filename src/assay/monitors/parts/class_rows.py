@@ -45,9 +45,10 @@ def features_by_class(traces: Iterator[Trace], layer: str, limit: int | None, se
     """Features of the rows to learn from, per predicted class, at most `limit` each, sampled uniformly."""
     reservoirs: dict[int, Reservoir] = {}
     for trace in traces:
-        rows = teaching(trace)
-        features, classes = trace.layer(layer)[rows], trace.predictions[rows]
-        for label in torch.unique(classes).tolist():
+        features, classes = trace.layer(layer), trace.predictions
+        # Rows that do not teach belong to no class.
+        classes = classes if trace.labels is None else torch.where(trace.correct, classes, -1)
+        for label in torch.unique(classes[classes >= 0]).tolist():
             reservoirs.setdefault(label, Reservoir(limit, seed)).add(features[classes == label])
     some_class(reservoirs)
     return {label: reservoirs[label].rows() for label in sorted(reservoirs)}

@@ -10,7 +10,8 @@ from assay.network.graph import under_tracer
 
 @dataclass(frozen=True)
 class Exponentials:
-    """Of logits l (N, C): l - max l and its exponential, class by class, and the sum over all but the top.
+    """Of logits l (N, C): l - max l and its exponential, class by class; their sum, and that over all but the
+    top.
 
     Classes are rows (C, N): sums over a few classes then run along memory, several times faster. The sum of
     the others is kept by itself because 1 + others rounds to 1 where the network is sure, and scores that
@@ -19,35 +20,37 @@ class Exponentials:
 
     shifted: Tensor
     powers: Tensor
+    total: Tensor
     others: Tensor
 
     @classmethod
     def of(cls, logits: Tensor, temperature: float = 1.0) -> "Exponentials":
         _, shifted = _shifted(logits, temperature)
         powers = shifted.exp()
+        total = powers.sum(dim=0)
         # The sign is 0 for the top class and -1 below it, and costs a fraction of a comparison.
-        below = -(powers * shifted.sign()).sum(dim=0)
+        below = shifted.sign().mul_(powers).sum(dim=0)
         # The top class counts 1, and so does each class that ties with it.
-        ties = (powers.sum(dim=0) - below).round() - 1
-        return cls(shifted, powers, below + ties)
+        ties = (total + below).round_().sub_(1)
+        return cls(shifted, powers, total, ties.sub_(below))
 
     @property
     def probabilities(self) -> Tensor:
         """(C, N)."""
-        return self.powers / (1 + self.others)
+        return self.powers / self.total
 
     @property
     def entropy(self) -> Tensor:
         """-sum_k p_k log p_k, a sum of terms that are not negative."""
         spread = (self.powers * self.shifted).sum(dim=0)
-        return self.others.log1p() - spread / (1 + self.others)
+        return self.others.log1p().sub_(spread.div_(self.total))
 
 
 def doubt(logits: Tensor, temperature: float = 1.0) -> Tensor:
     """1 - max_k p_k, p = softmax(l / temperature), as the sum of the other probabilities."""
     # Fewer operations than by `Exponentials`, which is what counts in a guarded call on a single input.
     probabilities = torch.softmax(_columns(logits, temperature), dim=0)
-    return probabilities.scatter_(0, logits.argmax(dim=1)[None], 0.0).sum(dim=0)
+    return probabilities.scatter_(0, probabilities.max(dim=0, keepdim=True).indices, 0.0).sum(dim=0)
 
 
 def log_sum_exp(logits: Tensor, temperature: float = 1.0) -> Tensor:
