@@ -239,6 +239,21 @@ def test_long_texts_are_cut(bert):
     assert longest.observe(["film " * 100]).logits.isfinite().all()
 
 
+def test_the_fingerprint_follows_weights_length_and_tokenizer(bert):
+    model, tokenizer = bert
+    network = assay.Network.from_huggingface(model, tokenizer)
+    first = network.fingerprint
+    network.observe(TEXTS)  # which sets truncation in the tokenizer
+    assert network.fingerprint == first
+    assert assay.Network.from_huggingface(model, word_tokenizer(special=True)).fingerprint == first
+    others = [word_tokenizer(special=False), word_tokenizer(special=True), word_tokenizer(special=True)]
+    others[1].backend_tokenizer.normalizer = tokenizers.normalizers.Lowercase()
+    others[2].add_tokens(["other"])
+    found = {assay.Network.from_huggingface(model, other).fingerprint for other in others}
+    found.add(assay.Network.from_huggingface(model, tokenizer, max_length=5).fingerprint)
+    assert len(found | {first}) == 5
+
+
 def test_watching_the_embedding_layer_hears_what_the_model_went_on_with(bert):
     layer = "bert.embeddings.word_embeddings"
     network = assay.Network.from_huggingface(*bert, layers=layer)

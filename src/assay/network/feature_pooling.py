@@ -32,12 +32,18 @@ def check_pool(pool: Pool | Mapping[str, Pool] | None) -> None:
 
 
 def named_pool(pool: Pool | Mapping[str, Pool] | None) -> Any:
-    """The choice as plain values; a function is identified by its module and name."""
+    """The choice as plain values; a function is identified by its module and name, so it needs one."""
     if isinstance(pool, Mapping):
         return {layer: named_pool(choice) for layer, choice in pool.items()}
     if pool is None or isinstance(pool, str):
         return pool
-    return f"{getattr(pool, '__module__', '')}.{getattr(pool, '__qualname__', type(pool).__qualname__)}"
+    name = getattr(pool, "__qualname__", "")
+    if not name or name.endswith("<lambda>"):
+        raise InputError(
+            f"expected a pool function with a name, by which files and counts recognise it, got {pool!r}; "
+            "write it as def, and change the name with what it does"
+        )
+    return f"{pool.__module__}.{name}"
 
 
 def pooled(value: Tensor, layer: nn.Module | None, pool: Pool | None, mask: Tensor | None) -> Tensor:

@@ -1,7 +1,9 @@
 """Hugging Face sequence classifiers: text in, embeddings as the differentiable input."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain
 from threading import get_ident
 from typing import Any
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 
 from assay.errors import InputError
 from assay.extras import expect_installed
+from assay.identity import digest
 from assay.network.batches import encoded
 from assay.network.feature_pooling import Pool
 from assay.network.graph import NetworkGraph, traced_network
@@ -20,6 +23,7 @@ from assay.network.network import Network
 from assay.trace import Inputs
 
 _TOKENS, _MASK, _EMBEDDINGS = "input_ids", "attention_mask", "inputs_embeds"
+_SET_BY_CALLS = ("truncation", "padding")  # of a tokenizer: the arguments of its last call
 _CHUNK = 1024  # texts tokenised at once: the Python objects this makes are many times the size of the ids
 
 
@@ -133,7 +137,16 @@ class HuggingFaceNetwork(Network):
         return traced_network(self, {**example, _MASK: mask}, layers, forward=super()._forward)
 
     def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {"max_length": self.max_length}
+        return super()._settings() | {"max_length": self.max_length, "tokenizer": self._tokenizer_identity}
+
+    @cached_property
+    def _tokenizer_identity(self) -> str:
+        """A hash of how texts become token ids: the same weights read other ids as other texts."""
+        fast = getattr(self.tokenizer, "backend_tokenizer", None)
+        if fast is None:
+            return digest(self.tokenizer.get_vocab())
+        rules = json.loads(fast.to_str())
+        return digest({name: rule for name, rule in rules.items() if name not in _SET_BY_CALLS})
 
     def _pool_of(self, name: str) -> Pool:
         return super()._pool_of(name) or ("last" if self.decoder else "first")

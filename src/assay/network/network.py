@@ -199,8 +199,9 @@ class Network:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of weights, buffers, architecture and pooling, by which fitted monitors and histograms
-        recognise their network. It does not depend on device, compilation or the layers watched."""
+        """A hash of weights, buffers, layers with their settings, and pooling, by which fitted monitors and
+        histograms recognise their network. It does not depend on device, compilation or the layers watched.
+        """
         model = self._model_identity()
         if model is None and self.identity is None:
             raise InputError(
