@@ -343,8 +343,8 @@ class _Unpacker:
             )
         if found != fingerprint:
             raise StorageError(
-                "was saved with another network (weights, architecture or pooling differ); pass the network "
-                "it was fitted on"
+                "was saved with another network (weights, architecture, pooling or tokenizer differ); pass "
+                "the network it was fitted on"
             )
         return network
 

@@ -135,6 +135,17 @@ def test_a_network_is_found_in_the_current_folder(run, tmp_path):
     assert run("observe", "mine:network", "--data", "digits").exit_code == 0
 
 
+def test_a_network_watches_its_own_layers_unless_others_are_asked_for(run, tmp_path):
+    """A factory may return a Network, whose layers must not stand in for those of --layer."""
+    words = "import assay\nfrom assay.demo.networks import small_cnn\n"
+    (tmp_path / "watching.py").write_text(words + 'network = assay.Network(small_cnn(), layers="4")\n')
+    observed = ("observe", "watching:network", "--data", "digits", "--json")
+    assert list(json.loads(run(*observed).stdout)["layers"]) == ["4"]
+    assert list(json.loads(run(*observed, "--layer", "0").stdout)["layers"]) == ["0"]
+    checked = run("check", "watching:network", "--data", "digits", "--layer", "nowhere")
+    assert "expected layers of Sequential, got ['nowhere']" in str(checked.exception)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -75,7 +75,7 @@ def benchmark(
     watched = network_at(network)
     learned, held, tested = _data(train, validation, test, seed)
     scenarios = _scenarios(watched, tested, severity, novelty, fault, seed)
-    guards = _guards(watched, monitor or USUAL_MONITORS, learned, held, false_alarm_rate)
+    guards = _guards(watched, monitor or USUAL_MONITORS, train, learned, held, false_alarm_rate)
     size = 1 if one_at_a_time else None
     result = assay.run_benchmark(
         guards, scenarios, batch_size=size, checkpoint=checkpoint, readouts=readouts, seed=seed, engine=engine
@@ -107,14 +107,16 @@ def _scenarios(
     )
 
 
-def _guards(network: "Network", names: list[str], learned: Any, held: Any, rate: float) -> "dict[str, Guard]":
+def _guards(
+    network: "Network", names: list[str], train: str, learned: Any, held: Any, rate: float
+) -> "dict[str, Guard]":
     """Each monitor fitted and calibrated, on data that do not overlap."""
     import assay
     from assay.cli.network_reference import note
 
     monitors = {name: _monitor(name, network) for name in dict.fromkeys(names)}
     fitted, calibrating = (network.observe(data, keep_inputs=True) for data in (learned, held))
-    note(fitted.order_hint)
+    note(fitted.order_hint, train)
     return {
         name: assay.Guard(network, monitor.fit(fitted)).calibrate(calibrating, rate)
         for name, monitor in monitors.items()

@@ -31,7 +31,9 @@ def check(
     ] = None,
     novelty: Novelty = None,
     fault: Faults = None,
-    layer: Annotated[str, typer.Option(help="The layer to watch.")] = "penultimate",
+    layer: Annotated[
+        str | None, typer.Option(help="The layer to watch. [default: penultimate, or the Network's own]")
+    ] = None,
     false_alarm_rate: FalseAlarmRate = 0.05,
     least_accuracy: Annotated[
         float | None, typer.Option(help="Gate on accuracy. [default: that of the most frequent class]")
@@ -59,7 +61,7 @@ def check(
     from assay.cli.network_reference import data_at, named_data, network_at
 
     found = assay.check_network(
-        network_at(network, (layer,)),
+        network_at(network, None if layer is None else (layer,)),
         data_at(data),
         test=None if test is None else data_at(test),
         novelty=dict(named_data(text) for text in novelty or []),

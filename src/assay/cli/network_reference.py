@@ -8,34 +8,37 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from assay.cli.path_options import path_and_options, said_for_paths
+from assay.cli.path_options import path_and_options, said_for_paths, written_after_path
 from assay.errors import InputError, MissingLabelsError
 
 if TYPE_CHECKING:
     from assay import Network
 
+PENULTIMATE = "penultimate"
 TRAIN, TEST = 0, 1
 """The parts of `digits`."""
 
 
-def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "Network":
-    """The Network from `module:factory` or an .onnx file.
+def network_at(reference: str, layers: tuple[str, ...] | None = None) -> "Network":
+    """The Network from `module:factory` or an .onnx file, which watches exactly these layers.
 
-    The name may be a Network, a torch module, or a function without arguments that returns either. The
-    current folder is searched first, as python itself does.
+    The name may be a Network, a torch module, or a function without arguments that returns either. Without
+    `layers` a Network keeps its own, and anything else watches its penultimate layer. The current folder is
+    searched first, as python itself does.
     """
     from torch import nn
 
     from assay import Network
 
+    usual = (PENULTIMATE,) if layers is None else layers
     if reference.endswith(".onnx"):
-        return Network.from_onnx(reference, layers)
+        return Network.from_onnx(reference, usual)
     found = named(reference)
     found = found if isinstance(found, Network | nn.Module) else made(found, reference)
     if isinstance(found, nn.Module):
-        return Network(found, layers=layers)
+        return Network(found, layers=usual)
     if isinstance(found, Network):
-        return found
+        return found if layers is None else found.watching_only(layers)
     raise InputError(
         f"expected {reference} to be or to return a torch module or an assay.Network, got "
         f"{type(found).__name__}; return the module from the factory"
@@ -49,7 +52,7 @@ def data_at(source: str, part: int = TEST) -> Any:
     (path_options.py). If class names were numbered, a note says how.
     """
     found = _labelled_at(source, part)
-    note(found.note and f"{source}: {found.note}")
+    note(found.note, source)
     return found
 
 
@@ -57,8 +60,14 @@ def data_or_inputs_at(source: str) -> Any:
     """(inputs, labels), or the inputs alone if there are no labels."""
     try:
         return data_at(source)
-    except MissingLabelsError:
-        return _inputs_at(source)
+    except MissingLabelsError as missing:
+        if "classes" in path_and_options(source)[1]:  # who names the classes expects labels
+            raise
+        try:
+            return _inputs_at(source)
+        except InputError as error:  # perhaps because of labels that were not found
+            error.add_note(f"if the data has labels: {missing}")
+            raise
 
 
 def named_data(text: str) -> tuple[str, Any]:
@@ -72,10 +81,11 @@ def named_data(text: str) -> tuple[str, Any]:
         return name, _inputs_at(source)
 
 
-def note(text: str) -> None:
-    """Print a note to standard error, if there is one."""
+def note(text: str, source: str) -> None:
+    """Print a note about data to standard error, if there is one."""
     if text:
-        typer.echo(f"note: {text}", err=True)
+        path, _ = path_and_options(source)
+        typer.echo(f"note: {source}: {written_after_path(text, path)}", err=True)
 
 
 def _labelled_at(source: str, part: int) -> Any:
@@ -92,7 +102,7 @@ def _inputs_at(source: str) -> Any:
     from assay import data
 
     path, options = path_and_options(source)
-    options.pop("classes", None)  # without labels there are no classes to number
+    options.pop("classes", None)  # of a novelty: its labels do not matter
     with said_for_paths(path):
         return data.read_inputs(path, **options)
 

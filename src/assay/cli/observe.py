@@ -31,10 +31,10 @@ def observe(
     import assay
     from assay.cli.network_reference import data_or_inputs_at, network_at, note
 
-    watched = network_at(network, tuple(layer or ["penultimate"]))
+    watched = network_at(network, tuple(layer) if layer else None)
     trace = watched.observe(data_or_inputs_at(data), keep_inputs)
     assay.save(trace, output)
-    note("" if trace.labels is None else trace.order_hint)
+    note("" if trace.labels is None else trace.order_hint, data)
     facts = {
         "inputs": len(trace),
         "classes": trace.logits.shape[1],

@@ -90,13 +90,24 @@ def said_for_paths(path: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        message = str(error)
-        first = re.search(ARGUMENT, message)
-        if first is None:
+        said = written_after_path(str(error), path)
+        if said == str(error):
             raise
-        name, value = first["name"], first["value"] or OPTIONS[first["name"]].example
-        said = re.sub(ARGUMENT, lambda found: f"?{found['name']}={found['value'].lower()}", message)
-        raise type(error)(f"{said} (options follow the path: {path}?{name}={value.lower()})") from error
+        raise type(error)(said) from error
+
+
+def written_after_path(message: str, path: str) -> str:
+    """A message about the data at a path, with arguments of readers as one writes them after the path."""
+    first = re.search(ARGUMENT, message)
+    if first is None:
+        return message
+    name, value = first["name"], _written(first["value"]) or OPTIONS[first["name"]].example
+    said = re.sub(ARGUMENT, lambda found: f"?{found['name']}={_written(found['value'])}", message)
+    return f"{said} (options follow the path: {path}?{name}={value})"
+
+
+def _written(value: str) -> str:
+    return value.lower() if value.lower() in TRUTHS else value
 
 
 ARGUMENT = rf'\b(?P<name>{"|".join(OPTIONS)})=(?P<quote>["\']?)(?P<value>[\w.]*)(?P=quote)'

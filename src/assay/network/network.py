@@ -109,7 +109,14 @@ class Network:
     def watching(self, layers: Sequence[str]) -> "Network":
         """The same network that also watches these layers; itself if it already does."""
         missing = [layer for layer in layers if layer not in self.layers]
-        return self._with_layers((*self.layers, *missing)) if missing else self
+        return self.watching_only((*self.layers, *missing)) if missing else self
+
+    def watching_only(self, layers: Sequence[str]) -> "Network":
+        """The same network that watches these layers and no others."""
+        other = copy(self)
+        other.layers = tuple(layers)
+        other._check_layers()
+        return other
 
     def __call__(self, inputs: Any) -> Tensor:
         """The logits, differentiable with respect to the inputs."""
@@ -217,12 +224,6 @@ class Network:
     def _settings(self) -> dict[str, Any]:
         """Settings that logits and features also depend on."""
         return {"pool": named_pool(self.pool)}
-
-    def _with_layers(self, layers: tuple[str, ...]) -> "Network":
-        wider = copy(self)
-        wider.layers = layers
-        wider._check_layers()
-        return wider
 
     def __repr__(self) -> str:
         return f"Network({type(self.module).__name__}, layers={self.layers})"

@@ -82,7 +82,7 @@ class OnnxNetwork(Network):
     def _settings(self) -> dict[str, Any]:
         return super()._settings() | {"logits": self.logits}
 
-    def _with_layers(self, layers: tuple[str, ...]) -> Network:
+    def watching_only(self, layers: Sequence[str]) -> Network:
         return OnnxNetwork(
             self.file.path, layers, logits=self.logits, pool=self.pool, batch_size=self.batch_size
         )
