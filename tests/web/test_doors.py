@@ -104,6 +104,9 @@ def test_a_body_without_any_type_is_refused_and_a_charset_is_fine(client):
         ("http://testserver:8080", 403),
         ("null", 403),
         ("", 403),
+        ("http://[", 403),
+        ("http://[x]", 403),
+        ("http://testserver:x", 403),
     ],
 )
 def test_pages_of_other_sites_are_refused(client, origin, status):
@@ -130,6 +133,7 @@ def test_pages_of_other_sites_are_refused(client, origin, status):
         ("127.0.0.1.evil.example", 421),
         ("localhost@evil.example", 421),
         ("[::1", 421),
+        ("[x]", 421),
     ],
 )
 def test_a_name_that_is_not_this_servers_is_refused(guard, host, status):
