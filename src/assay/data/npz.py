@@ -3,7 +3,7 @@
 import math
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -23,7 +23,7 @@ _INPUTS = ("inputs", "x", "images", "data")
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _LABELS = ("labels", "y", "targets", "target", "label")
 # NumPy and zipfile raise each of these on one damaged file or another.
-DAMAGED = (
+_DAMAGED = (
     ValueError,
     OSError,
     EOFError,
@@ -74,15 +74,22 @@ def npz_inputs(
     scale: float | None = None,
 ) -> Tensor:
     """The inputs of `read_npz` alone; an npy file works too."""
+    x = chosen_array(path, lambda there: _array_name(inputs, _INPUTS, split, there, "inputs", path))
+    return as_inputs(x, path, scale)
+
+
+def chosen_array(path: str | PathLike[str], choose: Callable[[list[str]], str]) -> Any:
+    """The array of an npz file whose name `choose` picks from those there are, or that of an npy file.
+
+    Refused like those of `read_npz` if it does not fit into free memory.
+    """
     file = existing_file(path)
     with _arrays(file) as arrays:
         if isinstance(arrays, np.ndarray):
-            x = arrays
-        else:
-            name = _array_name(inputs, _INPUTS, split, arrays.files, "inputs", file)
-            expect_room(_member_bytes(arrays.zip, name), file)
-            x = arrays[name]
-    return as_inputs(x, file, scale)
+            return arrays
+        name = choose(arrays.files)
+        expect_room(_member_bytes(arrays.zip, name), file)
+        return arrays[name]
 
 
 @contextmanager
@@ -97,7 +104,7 @@ def _arrays(file: Path) -> Iterator[Any]:
             yield np.load(stream, allow_pickle=False)
     except InputError:
         raise
-    except DAMAGED as error:
+    except _DAMAGED as error:
         advice = "save plain arrays" if "pickle" in str(error) else "the file is damaged, save it again"
         raise InputError(f"{file}: cannot be read as npz ({error}); {advice} with numpy.savez") from error
 

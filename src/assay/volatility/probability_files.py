@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.data.npz import DAMAGED
-from assay.data.place import existing_file, expect_numpy
+from assay.data.npz import chosen_array
 from assay.errors import InputError
 from assay.storage import load
 from assay.volatility.probabilities import Array, as_rows
@@ -38,22 +37,10 @@ def probability_chunks(source: str) -> Iterator[Array]:
     if path.suffix == ".safetensors":
         yield as_rows(load(path, kind="Trace"))
     elif path.suffix in (".npz", ".npy"):
-        yield as_rows(_array(path))
+        yield as_rows(chosen_array(path, lambda there: _probabilities(there, path)))
     else:
         with path.open(encoding="utf-8", errors="replace") as file:
             yield from _lines(file, str(path), CHUNK)
-
-
-def _array(path: Path) -> Any:
-    expect_numpy(existing_file(path))
-    try:
-        with path.open("rb") as stream:
-            found = np.load(stream, allow_pickle=False)
-            return found if isinstance(found, np.ndarray) else found[_probabilities(list(found), path)]
-    except InputError:
-        raise
-    except DAMAGED as error:
-        raise InputError(f"{path}: cannot be read ({error}); save probabilities with numpy.savez") from error
 
 
 def _probabilities(there: list[str], path: Path) -> str:
