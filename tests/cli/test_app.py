@@ -298,9 +298,14 @@ def test_a_pipe_to_somebody_else_that_broke_is_an_error(monkeypatch, capsys):
 
 
 def test_help_shows_a_flag_without_a_type(run):
-    for name in ("observe", "volatility", "check"):
-        shown = run(name, "--help").output
-        assert "--json" in shown
+    for command, flag in (
+        (["observe"], "--json"),
+        (["volatility"], "--json"),
+        (["check"], "--json"),
+        ([], "--debug"),
+    ):
+        shown = run(*command, "--help").output
+        assert flag in shown
         assert "bool" not in shown
 
 
