@@ -173,15 +173,15 @@ class AnnotationStore:
         return [Label(Turn(item, repeat), *rest) for item, repeat, *rest in rows]
 
     def labels(self) -> pd.DataFrame:
-        """Every label with the bin and weight of its item, in the order given, as `precision_recall` takes
-        them."""
+        """Every label with the bin, the weight and the run of its item, in the order given, as
+        `precision_recall` takes them."""
         query = (
             "select item, item as row, bin, weight, score, annotator, repeat, seconds, time "
             "from labels join items using (item) order by place"
         )
         with self._lock, _clear_errors(self.path):
             found = pd.read_sql_query(query, self._connection)
-        return found.astype({"score": np.float64, "seconds": np.float64})
+        return found.astype({"score": np.float64, "seconds": np.float64}).assign(run=self.run)
 
     def items(self) -> AnnotationItems:
         """The items to annotate."""
