@@ -26,6 +26,8 @@ JSON = {"Content-Type": "application/json"}
 ROWS = 5
 GOOD = {"name": "x", "shape": [ROWS, 9], "datatype": "FP32", "data": [0] * 9 * ROWS}
 LOGITS = {"name": "logits"}
+PATIENCE = 300.0
+"""Seconds after which what a test waits for has hung, however busy the machine is."""
 
 
 @pytest.fixture(scope="module")
@@ -222,12 +224,12 @@ class Body:
         self.sent.append(message)
 
     async def status(self):
-        await asyncio.wait_for(self.task, 20)
+        await asyncio.wait_for(self.task, PATIENCE)
         return self.sent[0]["status"]
 
 
 async def until(state):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not state():
             await asyncio.sleep(0)
 
@@ -311,7 +313,7 @@ def served(app, **options):
 
 def exchanged(address, sent):
     """Everything the server says until it closes the connection."""
-    with socket.create_connection(address, timeout=20) as connection:
+    with socket.create_connection(address, timeout=PATIENCE) as connection:
         connection.sendall(sent)
         answer = b""
         while part := connection.recv(4096):
