@@ -333,10 +333,21 @@ class Hasty(PromptConnection):
         super()._close_if_idle(answered_before)
 
 
+async def left(receive):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def answered(address, request):
+    with contextlib.suppress(ConnectionError):
+        return b"at last" in exchanged(address, request)
+    return False
+
+
 def test_connections_that_ask_nothing_are_closed_and_those_being_answered_are_not(guard):
     async def waits(scope, receive, send):
-        Hasty.looks = 0
-        while Hasty.looks < 3:
+        before, leaving = Hasty.looks, asyncio.create_task(left(receive))
+        while Hasty.looks < before + 3 and not leaving.done():
             await asyncio.sleep(0.001)
         await PlainTextResponse("at last")(scope, receive, send)
 
@@ -344,7 +355,8 @@ def test_connections_that_ask_nothing_are_closed_and_those_being_answered_are_no
         assert exchanged(address, b"") == b""
         with contextlib.suppress(ConnectionResetError):
             assert exchanged(address, HEAD[:-4]) == b""
-        assert b"at last" in exchanged(address, HEAD + b"Content-Length: 0\r\n\r\n")
+        # A busy machine may take longer to ask than these connections may idle; then it asks again.
+        assert any(answered(address, HEAD + b"Content-Length: 0\r\n\r\n") for _ in range(100))
 
 
 def test_over_a_real_connection(guard, caplog):
