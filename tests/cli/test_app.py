@@ -1,5 +1,7 @@
 """The command as a person or a pipeline meets it."""
 
+import errno
+import importlib
 import inspect
 import json
 import os
@@ -10,6 +12,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from exact_precision import enumerated, weighted_sum
 from typer.models import ArgumentInfo
 from typer.testing import CliRunner
 
@@ -205,6 +208,52 @@ def test_errors_are_one_line_and_status_2(arguments, message, monkeypatch, capsy
     assert error.startswith("assay: ")
     assert error.count("\n") == 1
     assert message in error
+
+
+NET = "assay.demo.networks:small_cnn"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["observe", NET, "--data", "secret.npz"],
+        ["observe", NET, "--data", "secret.csv"],
+        ["observe", NET, "--data", "secret"],
+        ["observe", "secret.onnx", "--data", "digits"],
+        ["volatility", "secret.npz", "--reference", "secret.npz"],
+        ["volatility", "secret.csv", "--reference", "secret.csv"],
+        ["report", "secret.csv"],
+        ["merge", "secret.npz"],
+        ["precision", "outputs", "secret.csv"],
+    ],
+)
+def test_a_file_that_may_not_be_read_is_named_in_a_sentence(arguments, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in ("secret.npz", "secret.csv", "secret.onnx"):
+        Path(name).write_text("a,b\n1,2\n")
+    Path("secret").mkdir()
+    assay.save(enumerated(weighted_sum, 3, 3, np.arange(-0.5, 20.0, 4.0)), "outputs")
+    allowed = os.access
+    # Whoever runs the tests may be allowed everything.
+    monkeypatch.setattr(os, "access", lambda path, mode: "secret" not in str(path) and allowed(path, mode))
+    monkeypatch.setattr(sys, "argv", ["assay", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert "secret" in error
+    assert "this user may not" in error or "is not readable" in error
+    assert error.count("\n") == 1
+
+
+def test_a_module_that_may_not_be_read_is_named_in_a_sentence(monkeypatch, run):
+    def refused(name):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), f"{name}.py")
+
+    monkeypatch.setattr(importlib, "import_module", refused)
+    said = str(run("observe", "secret_models:network", "--data", "digits").exception)
+    assert "a module named 'secret_models' that can be read" in said
+    assert "secret_models.py" in said
 
 
 def test_an_error_in_the_users_own_code_is_one_line_and_no_alarm(monkeypatch, capsys, tmp_path):

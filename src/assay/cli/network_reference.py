@@ -121,6 +121,11 @@ def named(reference: str) -> Any:
             f"expected a module named {module_name!r}, found none ({error}); run from its folder"
             " or install it"
         ) from error
+    except PermissionError as error:
+        raise InputError(
+            f"expected a module named {module_name!r} that can be read, got {error}; change the permissions "
+            "of that file"
+        ) from error
     except SyntaxError as error:
         raise InputError(
             f"expected Python in {error.filename}, got a mistake in line {error.lineno} ({error.msg}); "

@@ -11,7 +11,7 @@ import numpy as np
 
 from assay.data.npz import chosen_array
 from assay.errors import InputError
-from assay.storage import load
+from assay.storage import expect_readable, load
 from assay.volatility.probabilities import Array, as_rows
 
 CHUNK = 4096
@@ -34,6 +34,7 @@ def probability_chunks(source: str) -> Iterator[Array]:
     path = Path(source)
     if not path.is_file():
         raise InputError(f"expected a file of probabilities at {path}, found none; check the path, or pass -")
+    expect_readable(path)
     if path.suffix == ".safetensors":
         yield as_rows(load(path, kind="Trace"))
     elif path.suffix in (".npz", ".npy"):

@@ -15,7 +15,7 @@ from assay.omniinput.annotation.items import AnnotationItems
 from assay.omniinput.annotation.order import Turn
 from assay.omniinput.annotation.scores import runs_in, scores_from_frame
 from assay.omniinput.annotation.store import AnnotationStore, Label, is_store
-from assay.storage import write_text_whole, write_whole
+from assay.storage import expect_readable, write_text_whole, write_whole
 
 SCALE = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -40,6 +40,7 @@ def read_annotations(path: str | os.PathLike[str], items: AnnotationItems | None
     source = Path(path)
     if not source.is_file():
         raise InputError(f"expected a file of annotations at {source}, found none; check the path")
+    expect_readable(source)
     if is_store(source):
         with AnnotationStore(source) as store:
             return store.labels()

@@ -20,7 +20,7 @@ import torch
 from assay.errors import InputError, StorageError
 from assay.omniinput.annotation.items import AnnotationItems
 from assay.omniinput.annotation.order import Turn
-from assay.storage import write_whole
+from assay.storage import expect_readable, write_whole
 
 FORMAT_VERSION = 1
 
@@ -61,6 +61,7 @@ class AnnotationStore:
         self.path = Path(path)
         if not self.path.is_file():
             raise StorageError(f"expected a store of annotations at {self.path}, found none; check the path")
+        expect_readable(self.path)
         self._writer = _sole_writer(self.path) if writing else None
         self._lock = threading.Lock()
         with _clear_errors(self.path):
