@@ -20,7 +20,10 @@ def observe(
     output: Annotated[Path, typer.Option(help="File to save the Trace to."), Written()] = Path(
         "trace.safetensors"
     ),
-    layer: Annotated[list[str] | None, typer.Option(help="A layer to watch; may be repeated.")] = None,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(help="A layer to watch; may be repeated. [default: penultimate, or the Network's own]"),
+    ] = None,
     keep_inputs: Annotated[bool, typer.Option(help="Keep the inputs in the Trace.")] = False,
     as_json: ForMachines = False,
 ) -> None:
