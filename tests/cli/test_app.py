@@ -17,7 +17,9 @@ from typer.models import ArgumentInfo
 from typer.testing import CliRunner
 
 import assay
+import assay.cli
 from assay.cli import app, main
+from assay.cli.json_output import print_json
 from assay.errors import UndecidedError
 
 SERVERS = {"annotate", "serve"}
@@ -384,6 +386,23 @@ def test_every_command_speaks_to_machines(name):
         next(c.callback for c in app.registered_commands if c.callback.__name__ == name)
     )
     assert "as_json" in wanted.parameters or name in SERVERS
+
+
+def test_what_json_cannot_say_is_null(capsys):
+    """As where a network without any right answer has no relative change of its MCC."""
+    print_json({"change": float("nan"), "rows": [{"evidence": float("inf")}, (1, 0.5, "NaN", None, True)]})
+    printed = capsys.readouterr().out
+    assert json.loads(printed, parse_constant=pytest.fail) == {
+        "change": None,
+        "rows": [{"evidence": None}, [1, 0.5, "NaN", None, True]],
+    }
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(assay.cli.__file__).parent.glob("*.py")), ids=lambda path: path.stem
+)
+def test_every_command_prints_its_json_in_the_same_way(path):
+    assert "json.dumps" not in path.read_text() or path.stem == "json_output"
 
 
 def test_what_cannot_be_decided_has_a_status_of_its_own(monkeypatch, capsys):

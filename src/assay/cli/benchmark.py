@@ -1,11 +1,11 @@
 """`assay benchmark`: which monitor catches which faults of a network, and at what cost."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.options import FalseAlarmRate, Faults, ForMachines, NetworkReference, Novelty, Report, Seed
 from assay.cli.places import Written
 from assay.cli.status import leave_by_gate
@@ -81,7 +81,10 @@ def benchmark(
         guards, scenarios, batch_size=size, checkpoint=checkpoint, readouts=readouts, seed=seed, engine=engine
     )
     _keep(result, output, report)
-    print(json.dumps(_facts(result, output)) if as_json else f"{result.summary()}\nsaved to {output}")
+    if as_json:
+        print_json(_facts(result, output))
+    else:
+        print(f"{result.summary()}\nsaved to {output}")
     if least_mcc is not None:
         leave_by_gate("mean specific MCC", result.interval(result.best), least_mcc)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.options import (
     FalseAlarmRate,
     Faults,
@@ -95,7 +96,7 @@ def _keep(found: "Check", name: str, folder: Path, junit: Path | None) -> None:
 def _print(found: "Check", folder: Path, as_json: bool) -> None:
     if as_json:
         gates = json.loads(found.to_frame().to_json(orient="records", double_precision=15))
-        print(json.dumps({"passed": found.passed, "gates": gates, "output": str(folder)}))
+        print_json({"passed": found.passed, "gates": gates, "output": str(folder)})
         return
     print(found.to_frame().to_string(index=False, float_format="{:.3g}".format))
     for gate in found.gates:

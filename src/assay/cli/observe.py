@@ -1,11 +1,11 @@
 """`assay observe`: run a network on data and save the Trace."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines
 from assay.cli.places import Written
 
@@ -47,7 +47,7 @@ def observe(
         "output": str(output),
     }
     if as_json:
-        print(json.dumps(facts))
+        print_json(facts)
         return
     layers = ", ".join(f"{name} ({rows.shape[1]} values)" for name, rows in trace.features.items())
     print(f"{facts['inputs']:,} inputs, {facts['classes']} classes; layers: {layers}")

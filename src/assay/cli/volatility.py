@@ -1,12 +1,12 @@
 """`assay volatility`: watch a file or a stream of probabilities; the exit status says how it went."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, Report, not_negative
 from assay.cli.places import Written, write_figure
 from assay.cli.status import ALARM, FINE, UNDECIDED
@@ -153,7 +153,7 @@ def _print_log_vc(source: str, as_json: bool) -> None:
     count = len(rows)
     log_vc = log_volatility(rows) if count >= FEWEST else None
     if as_json:
-        print(json.dumps({"rows": count, "log_vc": log_vc, "status": "undecided"}))
+        print_json({"rows": count, "log_vc": log_vc, "status": "undecided"})
         return
     print(f"{count:,} predictions" + ("" if log_vc is None else f", log VC {log_vc:.4f}"))
     print("cannot decide: nothing to compare with; pass --reference with clean probabilities")
@@ -174,7 +174,7 @@ def _print_result(watch: "VolatilityWatch", last: "VolatilityState", status: int
             "status": {FINE: "quiet", ALARM: "alarm", UNDECIDED: "undecided"}[status],
             "windows": watch.to_frame().to_dict(orient="records"),
         }
-        print(json.dumps(facts))
+        print_json(facts)
         return
     frame = watch.to_frame()
     if len(frame):

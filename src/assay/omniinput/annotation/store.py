@@ -284,7 +284,8 @@ def _clear_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.IntegrityError as error:
         raise InputError(
-            f"expected labels of items in {path}, got another ({error}); reload the page"
+            f"expected labels of items in {path}, got another ({error}); reload the page, or import labels "
+            "of these items"
         ) from error
     except (sqlite3.Error, OSError) as error:
         raise StorageError(
