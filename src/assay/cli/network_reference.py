@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from assay.cli.path_options import path_and_options, said_for_paths, written_after_path
+from assay.cli.path_options import errors_in_path_syntax, in_path_syntax, path_and_options
 from assay.errors import InputError, MissingLabelsError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def note(text: str, source: str) -> None:
     """Print a note about data to standard error, if there is one."""
     if text:
         path, _ = path_and_options(source)
-        typer.echo(f"note: {source}: {written_after_path(text, path)}", err=True)
+        typer.echo(f"note: {source}: {in_path_syntax(text, path)}", err=True)
 
 
 def _labelled_at(source: str, part: int) -> Any:
@@ -94,7 +94,7 @@ def _labelled_at(source: str, part: int) -> Any:
     if source == "digits" and not Path(source).exists():
         return data.digits()[part]
     path, options = path_and_options(source)
-    with said_for_paths(path):
+    with errors_in_path_syntax(path):
         return data.read(path, **options)
 
 
@@ -103,7 +103,7 @@ def _inputs_at(source: str) -> Any:
 
     path, options = path_and_options(source)
     options.pop("classes", None)  # of a novelty: its labels do not matter
-    with said_for_paths(path):
+    with errors_in_path_syntax(path):
         return data.read_inputs(path, **options)
 
 

@@ -16,7 +16,7 @@ SEPARATORS = {"tab": "\t", r"\t": "\t", "blank": " "}
 
 @dataclass(frozen=True)
 class PathOption:
-    """How the text after `name=` becomes what a reader takes."""
+    """An option of a reader: how the text after `name=` becomes its value."""
 
     parse: Callable[[str], Any]
     wanted: str
@@ -85,25 +85,25 @@ def path_and_options(source: str) -> tuple[str, dict[str, Any]]:
 
 
 @contextmanager
-def said_for_paths(path: str) -> Iterator[None]:
-    """Errors of readers with their arguments as one writes them after a path."""
+def errors_in_path_syntax(path: str) -> Iterator[None]:
+    """Errors of readers, with arguments written as options after a path."""
     try:
         yield
     except InputError as error:
-        said = written_after_path(str(error), path)
-        if said == str(error):
+        message = in_path_syntax(str(error), path)
+        if message == str(error):
             raise
-        raise type(error)(said) from error
+        raise type(error)(message) from error
 
 
-def written_after_path(message: str, path: str) -> str:
+def in_path_syntax(message: str, path: str) -> str:
     """A message about the data at a path, with arguments of readers as one writes them after the path."""
     first = re.search(ARGUMENT, message)
     if first is None:
         return message
     name, value = first["name"], _written(first["value"]) or OPTIONS[first["name"]].example
-    said = re.sub(ARGUMENT, lambda found: f"?{found['name']}={_written(found['value'])}", message)
-    return f"{said} (options follow the path: {path}?{name}={value})"
+    message = re.sub(ARGUMENT, lambda found: f"?{found['name']}={_written(found['value'])}", message)
+    return f"{message} (options follow the path: {path}?{name}={value})"
 
 
 def _written(value: str) -> str:

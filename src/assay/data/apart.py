@@ -18,7 +18,7 @@ def check_apart(first: Any, second: Any, names: tuple[str, str]) -> None:
     if shared := shared_rows(first, second):
         raise InputError(
             f"expected {names[1]} with rows of its own, got those of {names[0]} ({shared:,} of its rows); "
-            "keep some rows apart, since a fit to a row tells little about others"
+            "hold some rows out, since a score on fitted rows tells little about new ones"
         )
 
 
