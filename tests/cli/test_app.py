@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import assay
 import assay.cli
 from assay.cli import app, main
+from assay.cli.app import COMMANDS
 from assay.cli.json_output import print_json
 from assay.errors import UndecidedError
 
@@ -349,15 +350,13 @@ def test_a_pipe_to_somebody_else_that_broke_is_an_error(monkeypatch, capsys):
 
 
 def test_help_shows_a_flag_without_a_type(run):
-    for command, flag in (
-        (["observe"], "--json"),
-        (["volatility"], "--json"),
-        (["check"], "--json"),
-        ([], "--debug"),
-    ):
-        shown = run(*command, "--help").output
-        assert flag in shown
-        assert "bool" not in shown
+    """On every page: of assay itself, which also answers to nothing at all, and of each command."""
+    pages = {"": run("--help"), "nothing": run()}
+    pages |= {name: run(name, "--help") for name in (command.__name__ for command in COMMANDS)}
+    for name, page in pages.items():
+        assert ("--debug" if name in ("", "nothing") else "--help") in page.output, name
+        assert "bool" not in page.output, name
+    assert "--json" in pages["check"].output
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from assay.data import memory, read, read_csv, read_idx, read_images, read_inputs, read_npz, read_text
+from assay.data import (
+    memory,
+    read,
+    read_csv,
+    read_idx,
+    read_images,
+    read_inputs,
+    read_npz,
+    read_probabilities,
+    read_text,
+)
 from assay.errors import InputError
 from assay.volatility.probability_files import probability_chunks
 
@@ -70,9 +80,12 @@ def test_probabilities_are_bounded_like_inputs(tmp_path, free):
     free(10 * GB)
     (tmp_path / "bomb.npy").write_bytes(header((1_000_000, 1000)))
     packed(tmp_path / "bomb.npz", probabilities=header((1_000_000, 1000)))
-    for name in ("bomb.npy", "bomb.npz"):
+    packed(tmp_path / "labels.npz", probabilities=whole(np.full((2, 2), 0.5)), labels=header((10**9,)))
+    for name in ("bomb.npy", "bomb.npz", "labels.npz"):
         with pytest.raises(InputError, match=NO_ROOM):
             next(probability_chunks(str(tmp_path / name)))
+        with pytest.raises(InputError, match=NO_ROOM):
+            read_probabilities(tmp_path / name)
 
 
 def test_an_npz_is_refused_by_what_it_unpacks_to(tmp_path, free):

@@ -25,7 +25,9 @@ class Predictions:
 
     @classmethod
     def of(cls, operational: Any, other: Any = None) -> "Predictions":
-        """From Traces or probabilities, checked."""
+        """From Traces or probabilities, checked; labels beside them are not read."""
+        if isinstance(operational, tuple) and len(operational) == 2 and np.ndim(operational[0]) == 2:
+            operational = operational[0]
         rows = checked_rows(operational).astype(np.float64, copy=False)
         if not len(rows):
             raise InputError("expected at least one operational prediction, got none; pass some rows")
@@ -58,6 +60,28 @@ class Predictions:
     @cached_property
     def margins(self) -> Doubles:
         return margins(self.probabilities)
+
+
+def expect_same_classes(reference: Any, operational: Any) -> None:
+    """An error where saved predictions name their classes and the orders differ."""
+    first, second = getattr(reference, "classes", None), getattr(operational, "classes", None)
+    if first and second and tuple(first) != tuple(second):
+        raise InputError(
+            f"expected the classes of the reference in its order {list(first)}, got {list(second)}; read "
+            "both with the same columns="
+        )
+
+
+def labelled_trace(reference: Any) -> Trace:
+    """The reference as a Trace, from a Trace or from (probabilities, labels)."""
+    if isinstance(reference, Trace):
+        return reference
+    if isinstance(reference, tuple) and len(reference) == 2:
+        return Trace.from_probabilities(*reference)
+    raise InputError(
+        f"expected a reference as a labelled Trace or as (probabilities, labels), got "
+        f"{type(reference).__name__}; observe (inputs, labels), or pass saved probabilities with their labels"
+    )
 
 
 @dataclass(frozen=True, eq=False)
