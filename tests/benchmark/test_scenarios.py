@@ -162,7 +162,7 @@ def test_bad_input_gets_one_clear_sentence_before_any_work(network, data):
     for severity in (0, 6):
         with pytest.raises(InputError, match="severity from 1 to 5"):
             build(inputs, labels, severities=(severity,))
-    with pytest.raises(InputError, match="expected labels from 0 to 4 - 1, got 2 to 5"):
+    with pytest.raises(InputError, match="expected labels from 0 to 3, got 2 to 5"):
         build(inputs, labels + 2, network=network)
     with pytest.raises(InputError, match="expected labels from 0"):
         build(inputs, labels - 1)

@@ -134,6 +134,7 @@ def test_an_option_that_is_no_number_is_refused_by_its_name(run, command, option
     result = run(command.__name__, *given, option, value)
     assert result.exit_code == 2, result.output
     assert option in result.output
+    assert f"got {value}" in " ".join(result.output.replace("│", " ").split())
 
 
 def test_a_network_is_found_in_the_current_folder(run, tmp_path):

@@ -112,7 +112,7 @@ def _check(
     classes = None if network is None else network.observe(rows(inputs, torch.arange(1))).logits.shape[1]
     if labels.min() < 0 or (classes is not None and labels.max() >= classes):
         raise InputError(
-            f"expected labels from 0 to {'classes' if classes is None else classes} - 1, got "
+            f"expected labels from 0 {'on' if classes is None else f'to {classes - 1}'}, got "
             f"{int(labels.min())} to {int(labels.max())}; pass inputs of unknown classes as novelty"
         )
 

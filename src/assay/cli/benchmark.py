@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.json_output import print_json
-from assay.cli.options import FalseAlarmRate, Faults, ForMachines, NetworkReference, Novelty, Report, Seed
+from assay.cli.options import (
+    FalseAlarmRate,
+    Faults,
+    ForMachines,
+    NetworkReference,
+    Novelty,
+    Report,
+    Seed,
+    within,
+)
 from assay.cli.places import Written
 from assay.cli.status import leave_by_gate
 from assay.errors import InputError
@@ -53,7 +62,7 @@ def benchmark(
     ] = False,
     least_mcc: Annotated[
         float | None,
-        typer.Option(min=-1, max=1, help="Gate on the interval of the best guard's mean specific MCC."),
+        typer.Option(help="Gate on the interval of the best guard's mean specific MCC.", callback=within(-1, 1)),
     ] = None,
     checkpoint: Checkpoint = None,
     readouts: Readouts = None,

@@ -7,7 +7,7 @@ import typer
 
 from assay.cli.json_output import print_json
 from assay.cli.merge import check_each_once
-from assay.cli.options import ForMachines, Report, not_negative
+from assay.cli.options import ForMachines, Report, not_negative, within
 from assay.cli.places import Written, write_figure
 from assay.cli.status import UNDECIDED, leave_by_gate
 from assay.errors import InputError, MissingLabelsError
@@ -32,7 +32,8 @@ def reshape(
     least_indicator: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Gate on the interval of the first indicator; the test set needs labels."
+            help="Gate on the interval of the first indicator; the test set needs labels.",
+            callback=within(0, 1),
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Where the result goes."), Written()] = None,
