@@ -284,7 +284,7 @@ def test_a_tokenizer_written_in_python_is_known_by_its_vocabulary_and_what_it_do
     assert fingerprint(Vocabulary(words, True)) == fingerprint(Vocabulary(dict(words), True))
     others = [Vocabulary(words, False), Vocabulary({**words, "unseen": 5}, True)]
     assert len({fingerprint(other) for other in [Vocabulary(words, True), *others]}) == 3
-    with pytest.raises(InputError, match="tokenizer with a vocabulary .* got Words without one"):
+    with pytest.raises(InputError, match=r"tokenizer with a vocabulary .* got Words without one"):
         fingerprint(Words(words, True))
 
 

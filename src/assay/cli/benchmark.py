@@ -62,7 +62,9 @@ def benchmark(
     ] = False,
     least_mcc: Annotated[
         float | None,
-        typer.Option(help="Gate on the interval of the best guard's mean specific MCC.", callback=within(-1, 1)),
+        typer.Option(
+            help="Gate on the interval of the best guard's mean specific MCC.", callback=within(-1, 1)
+        ),
     ] = None,
     checkpoint: Checkpoint = None,
     readouts: Readouts = None,
