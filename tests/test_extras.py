@@ -1,6 +1,8 @@
 """Without extras the core works, and whoever needs one hears so in the first moment."""
 
 import ast
+import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -29,6 +31,17 @@ def test_every_package_of_an_extra_is_known_by_it():
     brought = {package: name for name, packages in extras.items() for package in imported_names(packages)}
     del brought["faiss"]  # used where it is, never asked for
     assert brought == EXTRAS
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make on this machine")
+def test_the_demo_installs_the_core_alone():
+    """What developers need takes three minutes to install; `make demo` is for who has two."""
+    planned = subprocess.run(
+        ["make", "--dry-run", "--always-make", "demo"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert "assay demo" in planned
+    assert "--editable ." in planned
+    assert not [name for name in PROJECT["optional-dependencies"] if f"[{name}" in planned]
 
 
 def imports(path):

@@ -178,7 +178,9 @@ def test_a_guard_on_a_layer_of_its_own_loads_with_any_network_of_the_same_weight
     assert Network(layered()).layers == ("penultimate",)
     with pytest.raises(StorageError, match=r"expected an assay\.Network, got Sequential; pass network="):
         assay.load(path, network=layered())
-    with pytest.raises(StorageError, match=r"another network \(weights, architecture or pooling differ"):
+    with pytest.raises(
+        StorageError, match=r"another network \(weights, architecture, pooling or tokenizer differ"
+    ):
         assay.load(path, network=Network(layered(), pool="mean"))
 
 

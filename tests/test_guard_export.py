@@ -349,8 +349,12 @@ def test_text_classifiers_take_token_ids_and_mask(path):
         def num_special_tokens_to_add(self):
             return 0
 
+        def get_vocab(self):
+            return {str(number): number for number in range(30)}
+
         def __call__(self, texts, truncation, max_length):
-            ids = [[int(word) for word in text.split()][:max_length] for text in texts]
+            vocabulary = self.get_vocab()
+            ids = [[vocabulary.get(word, 0) for word in text.split()][:max_length] for text in texts]
             return {"input_ids": ids, "attention_mask": [[1] * len(row) for row in ids]}
 
     torch.manual_seed(0)

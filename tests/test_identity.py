@@ -1,6 +1,7 @@
 """One identity for everything: it changes with whatever an answer depends on, and with nothing else."""
 
 import copy
+import functools
 
 import numpy as np
 import pytest
@@ -74,9 +75,24 @@ WRITES = {
     "other memory": lambda layers: setattr(layers[4].weight, "data", layers[4].weight.data + 1),
     "another parameter": lambda layers: setattr(layers[4], "weight", nn.Parameter(torch.ones(5, 48))),
     "an exchange of two weights": lambda layers: layers[4].weight.detach().copy_(layers[4].weight.flip(0)),
+    "an exchange through .data": lambda layers: layers[4].weight.data.copy_(layers[4].weight.data.flip(0)),
     "a buffer": lambda layers: layers[1].running_mean.add_(1),
     "another layer": lambda layers: layers.__setitem__(2, nn.Tanh()),
+    "another stride": lambda layers: setattr(layers[0], "stride", (2, 2)),
 }
+
+
+@pytest.mark.parametrize("rows", [(0, 1), (0, 1023), (3, 1000)])
+def test_large_tensors_are_known_by_the_place_of_every_weight(rows):
+    """Each row of the weight is as long as one of the table that the checksum sums up."""
+    layer = nn.Linear(2048, 1024)
+    before = module_identity(layer)
+    one, other = rows
+    layer.weight.data[[one, other]] = layer.weight.data[[other, one]].clone()
+    after = module_identity(layer)
+    assert after != before
+    layer.weight.data[one] = layer.weight.data[one].roll(1)
+    assert module_identity(layer) not in (before, after)
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
@@ -113,9 +129,58 @@ def test_running_copying_compiling_and_watching_do_not_change_it(network):
     assert module_identity(last) == module_identity(module())
 
 
+def test_layers_that_differ_in_a_setting_alone_are_other_models():
+    def network(*layers):
+        torch.manual_seed(0)
+        return Network(nn.Sequential(nn.Linear(4, 3), *layers, nn.Linear(3, 2))).fingerprint
+
+    settings = [
+        nn.LeakyReLU(0.1),
+        nn.LeakyReLU(0.2),
+        nn.ELU(0.1),
+        nn.BatchNorm1d(3),
+        nn.BatchNorm1d(3, eps=1),
+    ]
+    assert len({network(layer) for layer in settings}) == len(settings)
+    assert network(nn.LeakyReLU(0.1)) == network(nn.LeakyReLU(0.1))
+
+
+class Addressed(nn.Linear):
+    """A layer that prints an object that has no name of its own."""
+
+    def extra_repr(self):
+        return f"{super().extra_repr()}, helper={object()}"
+
+
+def test_addresses_in_memory_are_no_part_of_a_model():
+    torch.manual_seed(0)
+    layer = Addressed(3, 2)
+    before, kept = module_identity(layer), object()  # which takes the address of the last one
+    assert module_identity(layer) == before, kept
+
+
 def test_pooling_is_part_of_what_features_are(network):
     assert Network(module(), pool="flatten").fingerprint != network.fingerprint
     assert Network(module(), pool={"0": "flatten"}).fingerprint != network.fingerprint
+    assert Network(module(), pool=largest).fingerprint != Network(module(), pool=smallest).fingerprint
+
+
+def largest(output):
+    return output.flatten(1).amax(dim=1, keepdim=True)
+
+
+def smallest(output):
+    return output.flatten(1).amin(dim=1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    "nameless", [lambda output: output[:, 0].flatten(1), functools.partial(torch.flatten, start_dim=1)]
+)
+def test_a_pool_function_needs_a_name_to_be_known_by(nameless):
+    network = Network(module(), layers="0", pool={"0": nameless})
+    network.observe(images(2))
+    with pytest.raises(InputError, match="expected a pool function with a name"):
+        network.fingerprint  # noqa: B018
 
 
 def test_what_did_not_change_is_not_hashed_again(network, monkeypatch):

@@ -6,6 +6,7 @@ network takes a tenth of a second, so the hash of each tensor is cached until th
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from assay.errors import InputError
 
 COMPILED = "_orig_mod"
 """The name under which `torch.compile` keeps the module it was given."""
+
+TABLE_ROW = 8192
+"""Bytes in a row of the table that `_checksum` sums up."""
 
 Octets = NDArray[np.uint8]
 
@@ -38,21 +42,21 @@ def digest(*parts: Any) -> str:
 
 
 def module_identity(module: nn.Module) -> str | None:
-    """A hash of the classes of a module's parts, its weights and its buffers.
+    """A hash of a module's parts (class, and settings such as a stride or a slope), its weights and buffers.
 
-    None if it has neither weights nor buffers, since nothing then distinguishes it from others of its class.
-    A compiled module has the identity of the module it was compiled from.
+    None if it has no number among weights and buffers, since nothing then distinguishes it from others of
+    its class. A compiled module has the identity of the module it was compiled from.
     """
     values = module.state_dict(keep_vars=True)  # the tensors themselves: new ones would miss the cache
     state = {_uncompiled(name): value for name, value in values.items() if isinstance(value, Tensor | tuple)}
-    if not state:
+    if not any(isinstance(value, tuple) or value.numel() for value in state.values()):
         return _frozen_identity(module) if isinstance(module, torch.jit.ScriptModule) else None
-    classes = {
-        _uncompiled(name): type(part).__qualname__
+    parts = {
+        _uncompiled(name): [type(part).__qualname__, _settings(part)]
         for name, part in module.named_modules()
         if not hasattr(part, COMPILED)
     }
-    return digest(classes, state)
+    return digest(parts, state)
 
 
 def _frozen_identity(module: torch.jit.ScriptModule) -> str | None:
@@ -66,6 +70,11 @@ def file_hash(path: Path) -> str:
     """A hash of the file's content, read piece by piece."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "blake2b").hexdigest()
+
+
+def _settings(part: nn.Module) -> str:
+    """The settings that a layer prints of itself, without addresses in memory, which no two runs share."""
+    return re.sub(r" at 0x[0-9a-f]+", "", part.extra_repr())
 
 
 def _uncompiled(name: str) -> str:
@@ -99,7 +108,7 @@ def _as_json(part: Any) -> Any:
 
 def _tensor_hash(tensor: Tensor) -> str:
     octets = _octets(tensor)
-    mark = (*_memory_mark(tensor), *_checksum(octets))
+    mark = (*_memory_mark(tensor), _checksum(octets))
     cached = _cached_hashes.get(tensor)
     if cached is None or cached[0] != mark:
         description = f"{tensor.dtype} {tuple(tensor.shape)} {_hash(octets.data)}"
@@ -115,13 +124,16 @@ def _memory_mark(tensor: Tensor) -> tuple[Any, ...]:
     return tensor.dtype, tuple(tensor.shape), tensor.data_ptr(), version
 
 
-def _checksum(octets: Octets) -> tuple[int, bytes]:
+def _checksum(octets: Octets) -> int:
     """Changes when the tensor is written to unnoticed by torch, through `.data` or a NumPy view.
 
-    Twenty times as fast as a hash, but not enough by itself: swapping two weights does not change it.
+    The sums of the rows and columns of a table of its bytes: a tenth of the time of a hash. A plain sum
+    would miss weights that change places.
     """
-    whole = len(octets) // 8 * 8
-    return int(octets[:whole].view(np.int64).sum()), octets[whole:].tobytes()
+    whole = len(octets) // TABLE_ROW * TABLE_ROW
+    table = octets[:whole].view(np.int64).reshape(-1, TABLE_ROW // 8)
+    sums = (table.sum(axis=0), table.sum(axis=1), octets[whole:])
+    return hash(b"".join(part.tobytes() for part in sums))
 
 
 def _octets(tensor: Tensor) -> Octets:

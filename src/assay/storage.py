@@ -100,6 +100,13 @@ def load(path: str | os.PathLike[str], *, network: object | None = None, kind: s
         ) from error
 
 
+def expect_readable(path: str | os.PathLike[str]) -> None:
+    """Raise if this user may not read the file, or list the folder, at `path`."""
+    needed = os.R_OK | os.X_OK if Path(path).is_dir() else os.R_OK
+    if not os.access(path, needed):
+        raise StorageError(f"cannot read {path}: this user may not; change its permissions")
+
+
 def expect_writable(path: str | os.PathLike[str], *, folder: bool = False) -> None:
     """Raise unless a file, or a folder, can be written at `path`; nothing is created."""
     target = Path(path)
@@ -201,6 +208,7 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch
     if not Path(path).is_file():
         found = "a folder" if Path(path).is_dir() else "none"
         raise StorageError(f"expected a file at {path}, found {found}; check the path")
+    expect_readable(path)
     try:
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}
@@ -353,8 +361,8 @@ class _Unpacker:
             )
         if found != fingerprint:
             raise StorageError(
-                "was saved with another network (weights, architecture or pooling differ, or what outputs= "
-                "or scale= states); pass the network it was fitted on"
+                "was saved with another network (weights, architecture, pooling or tokenizer differ, or what "
+                "outputs= or scale= states); pass the network it was fitted on"
             )
         if outputs is not None and hasattr(network, "read_as"):
             network.read_as(outputs)

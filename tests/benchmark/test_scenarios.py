@@ -1,5 +1,6 @@
 """Scenarios mix what they say, lazily, the same for one seed, and refuse bad data before any work."""
 
+import copy
 import weakref
 
 import numpy as np
@@ -86,6 +87,26 @@ def test_nothing_is_made_before_it_is_read_and_only_the_last_is_kept(data):
     assert made == [1, 5]
 
 
+def test_attacks_are_those_on_one_network_and_on_a_nameless_one_they_are_not_kept(network, data):
+    def attacks(module, **options):
+        attacked = assay.Network(module, **options)
+        return assay.build_scenarios(*data, network=attacked, faults=["gaussian", "fgsm"], severities=(1,))
+
+    trained = copy.deepcopy(network.module)
+    trained.head.weight.data[0, 0] += 1
+    noise, fgsm = attacks(network.module)
+    assert [scenario.fingerprint for scenario in attacks(network.module)] == [
+        noise.fingerprint,
+        fgsm.fingerprint,
+    ]
+    noise_again, other = attacks(trained)
+    assert noise_again.fingerprint == noise.fingerprint
+    assert other.fingerprint != fgsm.fingerprint
+    _, nameless = attacks(network.module, pool=lambda output: output)
+    assert nameless.fingerprint == ""
+    assert len(nameless.inputs) == len(data[0])
+
+
 def test_the_data_given_is_left_alone(network, data):
     inputs, labels = data[0].clone(), data[1].clone()
     for scenario in assay.build_scenarios(inputs, labels, network=network):
@@ -137,7 +158,7 @@ def test_bad_input_gets_one_clear_sentence_before_any_work(network, data):
     for severity in (0, 6):
         with pytest.raises(InputError, match="severity from 1 to 5"):
             build(inputs, labels, severities=(severity,))
-    with pytest.raises(InputError, match="expected labels from 0 to 4 - 1, got 2 to 5"):
+    with pytest.raises(InputError, match="expected labels from 0 to 3, got 2 to 5"):
         build(inputs, labels + 2, network=network)
     with pytest.raises(InputError, match="expected labels from 0"):
         build(inputs, labels - 1)

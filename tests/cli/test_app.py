@@ -1,5 +1,7 @@
 """The command as a person or a pipeline meets it."""
 
+import errno
+import importlib
 import inspect
 import json
 import os
@@ -10,11 +12,15 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from exact_precision import enumerated, weighted_sum
 from typer.models import ArgumentInfo
 from typer.testing import CliRunner
 
 import assay
+import assay.cli
 from assay.cli import app, main
+from assay.cli.app import COMMANDS
+from assay.cli.json_output import print_json
 from assay.errors import UndecidedError
 
 SERVERS = {"annotate", "serve"}
@@ -138,11 +144,23 @@ def test_an_option_that_is_no_number_is_refused_by_its_name(run, command, option
     result = run(command.__name__, *given, option, value)
     assert result.exit_code == 2, result.output
     assert option in result.output
+    assert f"got {value}" in " ".join(result.output.replace("│", " ").split())
 
 
 def test_a_network_is_found_in_the_current_folder(run, tmp_path):
     (tmp_path / "mine.py").write_text("from assay.demo.networks import wide_mlp\nnetwork = wide_mlp()\n")
     assert run("observe", "mine:network", "--data", "digits").exit_code == 0
+
+
+def test_a_network_watches_its_own_layers_unless_others_are_asked_for(run, tmp_path):
+    """A factory may return a Network, whose layers must not stand in for those of --layer."""
+    words = "import assay\nfrom assay.demo.networks import small_cnn\n"
+    (tmp_path / "watching.py").write_text(words + 'network = assay.Network(small_cnn(), layers="4")\n')
+    observed = ("observe", "watching:network", "--data", "digits", "--json")
+    assert list(json.loads(run(*observed).stdout)["layers"]) == ["4"]
+    assert list(json.loads(run(*observed, "--layer", "0").stdout)["layers"]) == ["0"]
+    checked = run("check", "watching:network", "--data", "digits", "--layer", "nowhere")
+    assert "expected layers of Sequential, got ['nowhere']" in str(checked.exception)
 
 
 @pytest.mark.parametrize(
@@ -204,6 +222,52 @@ def test_errors_are_one_line_and_status_2(arguments, message, monkeypatch, capsy
     assert error.startswith("assay: ")
     assert error.count("\n") == 1
     assert message in error
+
+
+NET = "assay.demo.networks:small_cnn"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["observe", NET, "--data", "secret.npz"],
+        ["observe", NET, "--data", "secret.csv"],
+        ["observe", NET, "--data", "secret"],
+        ["observe", "secret.onnx", "--data", "digits"],
+        ["volatility", "secret.npz", "--reference", "secret.npz"],
+        ["volatility", "secret.csv", "--reference", "secret.csv"],
+        ["report", "secret.csv"],
+        ["merge", "secret.npz"],
+        ["precision", "outputs", "secret.csv"],
+    ],
+)
+def test_a_file_that_may_not_be_read_is_named_in_a_sentence(arguments, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for name in ("secret.npz", "secret.csv", "secret.onnx"):
+        Path(name).write_text("a,b\n1,2\n")
+    Path("secret").mkdir()
+    assay.save(enumerated(weighted_sum, 3, 3, np.arange(-0.5, 20.0, 4.0)), "outputs")
+    allowed = os.access
+    # Whoever runs the tests may be allowed everything.
+    monkeypatch.setattr(os, "access", lambda path, mode: "secret" not in str(path) and allowed(path, mode))
+    monkeypatch.setattr(sys, "argv", ["assay", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert "secret" in error
+    assert "this user may not" in error or "is not readable" in error
+    assert error.count("\n") == 1
+
+
+def test_a_module_that_may_not_be_read_is_named_in_a_sentence(monkeypatch, run):
+    def refused(name):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), f"{name}.py")
+
+    monkeypatch.setattr(importlib, "import_module", refused)
+    said = str(run("observe", "secret_models:network", "--data", "digits").exception)
+    assert "a module named 'secret_models' that can be read" in said
+    assert "secret_models.py" in said
 
 
 def test_an_error_in_the_users_own_code_is_one_line_and_no_alarm(monkeypatch, capsys, tmp_path):
@@ -297,10 +361,13 @@ def test_a_pipe_to_somebody_else_that_broke_is_an_error(monkeypatch, capsys):
 
 
 def test_help_shows_a_flag_without_a_type(run):
-    for name in ("observe", "volatility", "check"):
-        shown = run(name, "--help").output
-        assert "--json" in shown
-        assert "bool" not in shown
+    """On every page: of assay itself, which also answers to nothing at all, and of each command."""
+    pages = {"": run("--help"), "nothing": run()}
+    pages |= {name: run(name, "--help") for name in (command.__name__ for command in COMMANDS)}
+    for name, page in pages.items():
+        assert ("--debug" if name in ("", "nothing") else "--help") in page.output, name
+        assert "bool" not in page.output, name
+    assert "--json" in pages["check"].output
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -329,6 +396,23 @@ def test_every_command_speaks_to_machines(name):
         next(c.callback for c in app.registered_commands if c.callback.__name__ == name)
     )
     assert "as_json" in wanted.parameters or name in SERVERS
+
+
+def test_what_json_cannot_say_is_null(capsys):
+    """As where a network without any right answer has no relative change of its MCC."""
+    print_json({"change": float("nan"), "rows": [{"evidence": float("inf")}, (1, 0.5, "NaN", None, True)]})
+    printed = capsys.readouterr().out
+    assert json.loads(printed, parse_constant=pytest.fail) == {
+        "change": None,
+        "rows": [{"evidence": None}, [1, 0.5, "NaN", None, True]],
+    }
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path(assay.cli.__file__).parent.glob("*.py")), ids=lambda path: path.stem
+)
+def test_every_command_prints_its_json_in_the_same_way(path):
+    assert "json.dumps" not in path.read_text() or path.stem == "json_output"
 
 
 def test_what_cannot_be_decided_has_a_status_of_its_own(monkeypatch, capsys):

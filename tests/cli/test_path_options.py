@@ -11,7 +11,7 @@ from PIL import Image
 
 import assay
 from assay.cli.network_reference import data_at, data_or_inputs_at, named_data
-from assay.cli.path_options import OPTIONS, path_and_options
+from assay.cli.path_options import OPTIONS, in_path_syntax, path_and_options
 from assay.data.source import _LABELLED
 from assay.errors import InputError
 
@@ -34,6 +34,7 @@ def sources(tmp_path, monkeypatch):
     Path("texts.csv").write_text("id,opinion,stars\n7,good,1\n8,bad,0\n")
     Path("quoted.tsv").write_text('sentence\tlabel\n"fine\tday"\t0\n')
     Path("odd?name=x.csv").write_text("a,label\n5,0\n")
+    Path("trees.csv").write_text("a,kind\n1,oak\n2,elm\n")
     Path("amp.csv").write_text("a,b&c\n5,1\n")
     for kind, shade in (("cat", 255), ("dog", 0)):
         (tmp_path / "photos" / kind).mkdir(parents=True)
@@ -133,11 +134,29 @@ def test_what_is_wrong_is_said_as_it_is_written(source, words):
 def test_data_without_labels_take_the_options_of_their_inputs():
     np.savez("only.npz", big=np.full((2, 3, 4, 4), 51.0))
     assert data_or_inputs_at("only.npz?inputs=big&scale=255").unique().tolist() == [pytest.approx(0.2)]
-    assert data_or_inputs_at("plain.csv?header=false&classes=a,b").shape == (2, 3)
+    assert data_or_inputs_at("plain.csv?header=false").shape == (2, 3)
+    with pytest.raises(InputError, match=r"pass \?label= with a name"):  # who names classes expects labels
+        data_or_inputs_at("plain.csv?header=false&classes=a,b")
+    with pytest.raises(InputError, match="row 1 of column 'kind', got 'oak'") as caught:
+        data_or_inputs_at("trees.csv")
+    assert "pass ?label= with a name" in caught.value.__notes__[0]
     name, inputs = named_data("odd=a.npz?split=test")
     assert (name, inputs.unique().tolist()) == ("odd", [0.25])
     with pytest.raises(InputError, match="--novelty name=data"):
         named_data("a.npz?split=test")
+
+
+def test_notes_name_the_option_as_it_is_written(capsys):
+    data_at("words.csv")
+    said = capsys.readouterr().err
+    assert "benign = 0, malignant = 1" in said
+    assert "pass it as ?classes= (options follow the path: words.csv?classes=cat,dog)" in said
+
+
+def test_capitals_of_names_stay():
+    """`True` is written `true` after a path; a column called Kind is not called kind."""
+    assert in_path_syntax('pass label="Kind"', "a.csv").endswith("?label=Kind)")
+    assert in_path_syntax("pass header=False", "a.csv").endswith("?header=false)")
 
 
 def test_every_option_of_a_reader_can_be_written_after_a_path():

@@ -11,8 +11,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from assay.data import memory, read, read_csv, read_idx, read_images, read_inputs, read_npz, read_text
+from assay.data import (
+    memory,
+    read,
+    read_csv,
+    read_idx,
+    read_images,
+    read_inputs,
+    read_npz,
+    read_probabilities,
+    read_text,
+)
 from assay.errors import InputError
+from assay.volatility.probability_files import probability_chunks
 
 GB = 10**9
 NO_ROOM = r"of free memory, got .* once unpacked"
@@ -63,6 +74,18 @@ def test_an_npz_is_refused_by_what_its_arrays_announce(tmp_path, free):
         read_inputs(tmp_path / "bomb.npy")
     other = packed(tmp_path / "other.npz", x_train=big, x=whole(np.zeros((2, 3))), y=small)
     assert len(read_npz(other)[1]) == 2  # what is not read needs no room
+
+
+def test_probabilities_are_bounded_like_inputs(tmp_path, free):
+    free(10 * GB)
+    (tmp_path / "bomb.npy").write_bytes(header((1_000_000, 1000)))
+    packed(tmp_path / "bomb.npz", probabilities=header((1_000_000, 1000)))
+    packed(tmp_path / "labels.npz", probabilities=whole(np.full((2, 2), 0.5)), labels=header((10**9,)))
+    for name in ("bomb.npy", "bomb.npz", "labels.npz"):
+        with pytest.raises(InputError, match=NO_ROOM):
+            next(probability_chunks(str(tmp_path / name)))
+        with pytest.raises(InputError, match=NO_ROOM):
+            read_probabilities(tmp_path / name)
 
 
 def test_an_npz_is_refused_by_what_it_unpacks_to(tmp_path, free):

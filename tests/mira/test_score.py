@@ -394,7 +394,7 @@ def test_a_score_on_the_rows_it_was_fitted_on_says_so(network, order):
     """The paper has one dataset, so it is a score; `assay mira` refuses it."""
     inputs, labels = gaussians(50)
     result = assay.mira_score(network, (inputs, labels), (inputs[order].clone(), labels[order]), resamples=10)
-    assert any("test inputs are the training inputs" in warning for warning in result.warnings)
+    assert any("most test inputs are training inputs" in warning for warning in result.warnings)
     other = assay.mira_score(network, (inputs, labels), gaussians(50, seed=1), resamples=10)
     assert not any("training inputs" in warning for warning in other.warnings)
 

@@ -91,6 +91,10 @@ class Wrapped(nn.Module):
 def test_modules_without_weights_need_a_name_as_well(forest):
     with pytest.raises(InputError, match=r"expected a network with weights.*got Network\(Wrapped"):
         Network(Wrapped(forest.predict_proba), layers=()).fingerprint  # noqa: B018
+    placed = Wrapped(forest.predict_proba)
+    placed.register_buffer("device", torch.empty(0))  # says where the module is, and nothing about the model
+    with pytest.raises(InputError, match="expected a network with weights"):
+        Network(placed, layers=()).fingerprint  # noqa: B018
     one, other = (Network(Wrapped(forest.predict_proba), (), identity=name) for name in ("one", "other"))
     assert one.fingerprint != other.fingerprint
     named = Network(nn.Linear(2, 2), identity="one")

@@ -239,6 +239,55 @@ def test_long_texts_are_cut(bert):
     assert longest.observe(["film " * 100]).logits.isfinite().all()
 
 
+def test_the_fingerprint_follows_weights_length_and_tokenizer(bert):
+    model, tokenizer = bert
+    network = assay.Network.from_huggingface(model, tokenizer)
+    first = network.fingerprint
+    network.observe(TEXTS)  # which sets truncation in the tokenizer
+    assert network.fingerprint == first
+    assert assay.Network.from_huggingface(model, word_tokenizer(special=True)).fingerprint == first
+    others = [word_tokenizer(special=False), word_tokenizer(special=True), word_tokenizer(special=True)]
+    others[1].backend_tokenizer.normalizer = tokenizers.normalizers.Lowercase()
+    others[2].add_tokens(["other"])
+    found = {assay.Network.from_huggingface(model, other).fingerprint for other in others}
+    found.add(assay.Network.from_huggingface(model, tokenizer, max_length=5).fingerprint)
+    assert len(found | {first}) == 5
+
+
+class Words:
+    """A tokenizer without a file of rules: written in Python."""
+
+    pad_token_id, model_max_length = 0, 12
+
+    def __init__(self, words, lower):
+        self.words, self.lower = words, lower
+
+    def num_special_tokens_to_add(self):
+        return 0
+
+    def __call__(self, texts, truncation, max_length):
+        texts = [text.lower() if self.lower else text for text in texts]
+        ids = [[self.words.get(word, 1) for word in text.split()][:max_length] for text in texts]
+        return {"input_ids": ids, "attention_mask": [[1] * len(row) for row in ids]}
+
+
+class Vocabulary(Words):
+    def get_vocab(self):
+        return self.words
+
+
+def test_a_tokenizer_written_in_python_is_known_by_its_vocabulary_and_what_it_does(bert):
+    def fingerprint(tokenizer):
+        return assay.Network.from_huggingface(bert[0], tokenizer, max_length=8).fingerprint
+
+    words = {"be:": 2, "or": 3, "not": 4}
+    assert fingerprint(Vocabulary(words, True)) == fingerprint(Vocabulary(dict(words), True))
+    others = [Vocabulary(words, False), Vocabulary({**words, "unseen": 5}, True)]
+    assert len({fingerprint(other) for other in [Vocabulary(words, True), *others]}) == 3
+    with pytest.raises(InputError, match=r"tokenizer with a vocabulary .* got Words without one"):
+        fingerprint(Words(words, True))
+
+
 def test_watching_the_embedding_layer_hears_what_the_model_went_on_with(bert):
     layer = "bert.embeddings.word_embeddings"
     network = assay.Network.from_huggingface(*bert, layers=layer)

@@ -12,6 +12,9 @@ from assay.errors import InputError
 from assay.monitors import Energy, MonteCarloDropout
 from assay.network.taps import PENULTIMATE, hooked, modules_of
 
+PATIENCE = 300.0
+"""Seconds after which a thread has hung, however busy the machine is."""
+
 
 class Gate(nn.Module):
     """Calls a function in the middle of a forward pass."""
@@ -78,10 +81,10 @@ def test_who_leaves_first_does_not_bring_dropout_to_those_inside():
     def reached():
         if threading.current_thread().name == "second":
             second_inside.set()
-            assert first_left.wait(20)
+            assert first_left.wait(PATIENCE)
         else:
             second.start()
-            assert second_inside.wait(20)
+            assert second_inside.wait(PATIENCE)
 
     found = []
     second = threading.Thread(target=lambda: found.append(network.observe(rows(2))), name="second")

@@ -25,6 +25,8 @@ from assay.web.annotation import AnnotationPage
 from assay.web.annotation_server import serve_annotations
 
 EDGES = np.arange(-0.5, 48.0, 6.0)
+PATIENCE = 300.0
+"""Seconds after which a server has hung, however busy the machine is."""
 NASTY = "<script>alert(1)</script> & \"quotes\" 'single' \u202egnp.exe \x00 </blockquote>"
 
 
@@ -153,13 +155,14 @@ def test_a_server_that_is_stopped_exits_with_0_and_leaves_one_whole_file(tmp_pat
     try:
         line = next(line for line in process.stdout if "token=" in line)
         address, token = re.search(r"(http://\S+)/\?token=(\S+)", line).groups()
-        with httpx2.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}) as client:
+        headers = {"Authorization": f"Bearer {token}"}
+        with httpx2.Client(base_url=address, headers=headers, timeout=PATIENCE) as client:
             for _ in range(3):
                 page = client.get("/by/ann").text
                 fields = {"item": field(page, "item"), "repeat": field(page, "repeat"), "score": "1"}
                 assert client.post("/by/ann", data=fields).status_code == 303
         process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
         process.wait()

@@ -26,6 +26,8 @@ JSON = {"Content-Type": "application/json"}
 ROWS = 5
 GOOD = {"name": "x", "shape": [ROWS, 9], "datatype": "FP32", "data": [0] * 9 * ROWS}
 LOGITS = {"name": "logits"}
+PATIENCE = 300.0
+"""Seconds after which what a test waits for has hung, however busy the machine is."""
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +106,9 @@ def test_a_body_without_any_type_is_refused_and_a_charset_is_fine(client):
         ("http://testserver:8080", 403),
         ("null", 403),
         ("", 403),
+        ("http://[", 403),
+        ("http://[x]", 403),
+        ("http://testserver:x", 403),
     ],
 )
 def test_pages_of_other_sites_are_refused(client, origin, status):
@@ -130,6 +135,7 @@ def test_pages_of_other_sites_are_refused(client, origin, status):
         ("127.0.0.1.evil.example", 421),
         ("localhost@evil.example", 421),
         ("[::1", 421),
+        ("[x]", 421),
     ],
 )
 def test_a_name_that_is_not_this_servers_is_refused(guard, host, status):
@@ -218,12 +224,12 @@ class Body:
         self.sent.append(message)
 
     async def status(self):
-        await asyncio.wait_for(self.task, 20)
+        await asyncio.wait_for(self.task, PATIENCE)
         return self.sent[0]["status"]
 
 
 async def until(state):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not state():
             await asyncio.sleep(0)
 
@@ -307,7 +313,7 @@ def served(app, **options):
 
 def exchanged(address, sent):
     """Everything the server says until it closes the connection."""
-    with socket.create_connection(address, timeout=20) as connection:
+    with socket.create_connection(address, timeout=PATIENCE) as connection:
         connection.sendall(sent)
         answer = b""
         while part := connection.recv(4096):
@@ -327,10 +333,21 @@ class Hasty(PromptConnection):
         super()._close_if_idle(answered_before)
 
 
+async def left(receive):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def answered(address, request):
+    with contextlib.suppress(ConnectionError):
+        return b"at last" in exchanged(address, request)
+    return False
+
+
 def test_connections_that_ask_nothing_are_closed_and_those_being_answered_are_not(guard):
     async def waits(scope, receive, send):
-        Hasty.looks = 0
-        while Hasty.looks < 3:
+        before, leaving = Hasty.looks, asyncio.create_task(left(receive))
+        while Hasty.looks < before + 3 and not leaving.done():
             await asyncio.sleep(0.001)
         await PlainTextResponse("at last")(scope, receive, send)
 
@@ -338,7 +355,8 @@ def test_connections_that_ask_nothing_are_closed_and_those_being_answered_are_no
         assert exchanged(address, b"") == b""
         with contextlib.suppress(ConnectionResetError):
             assert exchanged(address, HEAD[:-4]) == b""
-        assert b"at last" in exchanged(address, HEAD + b"Content-Length: 0\r\n\r\n")
+        # A busy machine may take longer to ask than these connections may idle; then it asks again.
+        assert any(answered(address, HEAD + b"Content-Length: 0\r\n\r\n") for _ in range(100))
 
 
 def test_over_a_real_connection(guard, caplog):

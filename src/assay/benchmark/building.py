@@ -123,7 +123,7 @@ def _check(
     known = labels[labels != (IGNORED if network is None else network.ignore_index)]
     if known.min() < 0 or (classes is not None and known.max() >= classes):
         raise InputError(
-            f"expected labels from 0 to {'classes' if classes is None else classes} - 1, got "
+            f"expected labels from 0 {'on' if classes is None else f'to {classes - 1}'}, got "
             f"{int(known.min())} to {int(known.max())}; pass inputs of unknown classes as novelty"
         )
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.benchmark.scenario import Labels, LastInputs, Scenario, novelty_labels
+from assay.errors import InputError
 from assay.faults import Attack, Template
 from assay.faults.template import as_fractions, as_pixels
 from assay.identity import digest
@@ -60,7 +61,7 @@ class Material:
             rows(self.labels, order),
             is_fault,
             partial(self.last_inputs.of, name, make),
-            digest(self.fingerprint, name, self._attacked_network(template)),
+            self._fingerprint_of(name, template),
             order,
         )
 
@@ -89,11 +90,14 @@ class Material:
             origins[order],
         )
 
-    def _attacked_network(self, template: Template | Attack) -> str | None:
-        """The fingerprint of the network that the faulty rows depend on; None if they depend on none."""
+    def _fingerprint_of(self, name: str, template: Template | Attack) -> str:
+        """A hash of all that the faulty rows depend on; empty if that is a network nothing identifies."""
         if not isinstance(template, Attack) or self.network is None:
-            return None
-        return self.network.fingerprint
+            return digest(self.fingerprint, name, None)
+        try:
+            return digest(self.fingerprint, name, self.network.fingerprint)
+        except InputError:
+            return ""
 
     def _seed_of(self, name: str) -> int:
         """A seed that depends on the name only, so that choosing fewer faults changes none of the others."""

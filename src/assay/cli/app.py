@@ -29,8 +29,29 @@ from assay.cli.serve import serve
 from assay.cli.status import FINE, INTERRUPTED, READER_LEFT, UNDECIDED, WRONG_USE
 from assay.cli.volatility import volatility
 
+
+class PlainFlags:
+    """Help that shows a flag such as --json without a type."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in found:
+            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+                parameter.metavar = ""
+        return found
+
+
+class Command(PlainFlags, typer.core.TyperCommand):
+    pass
+
+
+class Group(PlainFlags, typer.core.TyperGroup):
+    pass
+
+
 app = typer.Typer(
     name="assay",
+    cls=Group,
     help="How far can a neural network be trusted when there are no labels?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -52,17 +73,6 @@ COMMANDS = (
     serve,
     volatility,
 )
-
-
-class Command(typer.core.TyperCommand):
-    """A command whose help shows a flag such as --json without a type."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        found: list[Any] = super().get_params(ctx)
-        for parameter in found:
-            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
-                parameter.metavar = ""
-        return found
 
 
 for command in COMMANDS:

@@ -1,12 +1,21 @@
 """`assay benchmark`: which monitor catches which faults of a network, and at what cost."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import FalseAlarmRate, Faults, ForMachines, NetworkReference, Novelty, Report, Seed
+from assay.cli.json_output import print_json
+from assay.cli.options import (
+    FalseAlarmRate,
+    Faults,
+    ForMachines,
+    NetworkReference,
+    Novelty,
+    Report,
+    Seed,
+    within,
+)
 from assay.cli.places import Written
 from assay.cli.status import leave_by_gate
 from assay.errors import InputError
@@ -53,7 +62,9 @@ def benchmark(
     ] = False,
     least_mcc: Annotated[
         float | None,
-        typer.Option(min=-1, max=1, help="Gate on the interval of the best guard's mean specific MCC."),
+        typer.Option(
+            help="Gate on the interval of the best guard's mean specific MCC.", callback=within(-1, 1)
+        ),
     ] = None,
     checkpoint: Checkpoint = None,
     readouts: Readouts = None,
@@ -75,13 +86,16 @@ def benchmark(
     watched = network_at(network)
     learned, held, tested = _data(train, validation, test, seed)
     scenarios = _scenarios(watched, tested, severity, novelty, fault, seed)
-    guards = _guards(watched, monitor or USUAL_MONITORS, learned, held, false_alarm_rate)
+    guards = _guards(watched, monitor or USUAL_MONITORS, train, learned, held, false_alarm_rate)
     size = 1 if one_at_a_time else None
     result = assay.run_benchmark(
         guards, scenarios, batch_size=size, checkpoint=checkpoint, readouts=readouts, seed=seed, engine=engine
     )
     _keep(result, output, report)
-    print(json.dumps(_facts(result, output)) if as_json else f"{result.summary()}\nsaved to {output}")
+    if as_json:
+        print_json(_facts(result, output))
+    else:
+        print(f"{result.summary()}\nsaved to {output}")
     if least_mcc is not None:
         leave_by_gate("mean specific MCC", result.interval(result.best), least_mcc)
 
@@ -107,14 +121,16 @@ def _scenarios(
     )
 
 
-def _guards(network: "Network", names: list[str], learned: Any, held: Any, rate: float) -> "dict[str, Guard]":
+def _guards(
+    network: "Network", names: list[str], train: str, learned: Any, held: Any, rate: float
+) -> "dict[str, Guard]":
     """Each monitor fitted and calibrated, on data that do not overlap."""
     import assay
     from assay.cli.network_reference import note
 
     monitors = {name: _monitor(name, network) for name in dict.fromkeys(names)}
     fitted, calibrating = (network.observe(data, keep_inputs=True) for data in (learned, held))
-    note(fitted.order_hint)
+    note(fitted.order_hint, train)
     return {
         name: assay.Guard(network, monitor.fit(fitted)).calibrate(calibrating, rate)
         for name, monitor in monitors.items()

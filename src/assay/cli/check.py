@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.options import (
     FalseAlarmRate,
     Faults,
@@ -31,7 +32,10 @@ def check(
     ] = None,
     novelty: Novelty = None,
     fault: Faults = None,
-    layer: Annotated[str, typer.Option(help="The layer to watch, or `none`.")] = "penultimate",
+    layer: Annotated[
+        str | None,
+        typer.Option(help="The layer to watch, or `none`. [default: penultimate, or the Network's own]"),
+    ] = None,
     false_alarm_rate: FalseAlarmRate = 0.05,
     least_accuracy: Annotated[
         float | None, typer.Option(help="Gate on accuracy. [default: that of the most frequent class]")
@@ -61,7 +65,7 @@ def check(
     import assay
     from assay.cli.network_reference import data_at, named_data, network_at
 
-    watched = network_at(network, () if layer == "none" else (layer,))
+    watched = network_at(network, () if layer == "none" else None if layer is None else (layer,))
     watched.fingerprint  # noqa: B018  # a guard that could not be saved is an error before any work
     found = assay.check_network(
         watched,
@@ -98,8 +102,9 @@ def _keep(found: "Check", name: str, folder: Path, junit: Path | None) -> None:
 def _print(found: "Check", folder: Path, as_json: bool) -> None:
     if as_json:
         gates = json.loads(found.to_frame().to_json(orient="records", double_precision=15))
-        facts = {"passed": found.passed, "gates": gates, "left_out": found.left_out, "output": str(folder)}
-        print(json.dumps(facts))
+        print_json(
+            {"passed": found.passed, "gates": gates, "left_out": found.left_out, "output": str(folder)}
+        )
         return
     print(found.to_frame().to_string(index=False, float_format="{:.3g}".format))
     for gate in found.gates:

@@ -1,11 +1,11 @@
 """`assay demo`: a tour of assay, on networks trained on the spot."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, Seed
 from assay.cli.places import Written
 
@@ -25,4 +25,4 @@ def demo(
     if as_json:
         names = ("title", "question", "words", "advice")
         chapters = [{name: getattr(section, name) for name in names} for section in sections]
-        print(json.dumps({"chapters": chapters, "output": str(output)}))
+        print_json({"chapters": chapters, "output": str(output)})

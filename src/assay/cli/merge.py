@@ -1,12 +1,12 @@
 """`assay merge`: add up what many devices counted."""
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines
 from assay.cli.places import Written
 from assay.errors import InputError
@@ -42,7 +42,7 @@ def merge(
     rows = total.total if isinstance(total, assay.Histogram) else total.rows
     facts = {"files": len(files), "kind": type(total).__name__, "inputs": rows, "output": str(output)}
     if as_json:
-        print(json.dumps(facts))
+        print_json(facts)
         return
     print(f"{rows:,} inputs of {len(files):,} files, saved to {output}")
 

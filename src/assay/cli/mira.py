@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, Highest, Lowest, Report, Seed
 from assay.cli.places import Written
 from assay.cli.status import leave_by_gate
@@ -87,7 +88,7 @@ def _data(train: str, test: str) -> tuple[Any, Any]:
 def _print(compared: "MonitorabilityComparison", as_json: bool) -> None:
     frame = compared.to_frame()
     if as_json:
-        print(json.dumps(json.loads(frame.to_json(orient="records", double_precision=15))))
+        print_json(json.loads(frame.to_json(orient="records", double_precision=15)))
         return
     print(compared.results[0].summary() if len(frame) == 1 else compared.summary())
     if len(frame) > 1:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from assay.cli.path_options import errors_in_path_syntax, path_and_options
+from assay.cli.path_options import errors_in_path_syntax, in_path_syntax, path_and_options
 from assay.errors import InputError, MissingLabelsError
 
 if TYPE_CHECKING:
     from assay import Network
 
+PENULTIMATE = "penultimate"
 NETWORK_OPTIONS = {"label", "layers", "output", "outputs", "scale"}
 """Arguments of Network that may follow a reference to one."""
 
@@ -21,11 +22,12 @@ TRAIN, TEST = 0, 1
 """The parts of `digits`."""
 
 
-def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "Network":
-    """The Network from `module:factory` or an .onnx file.
+def network_at(reference: str, layers: tuple[str, ...] | None = None) -> "Network":
+    """The Network from `module:factory` or an .onnx file, which watches exactly these layers.
 
-    The name may be a Network, a torch module, or a function without arguments that returns either. The
-    current folder is searched first, as python itself does. Options of Network follow a
+    The name may be a Network, a torch module, or a function without arguments that returns either. Without
+    `layers` a Network keeps its own, and anything else watches its penultimate layer. The current folder is
+    searched first, as python itself does. Options of Network follow a
     question mark: `net.onnx?outputs=probabilities&layers=none`.
     """
     from torch import nn
@@ -34,14 +36,15 @@ def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "N
 
     reference, options = _network_and_options(reference)
     layers = options.pop("layers", layers)
+    usual = (PENULTIMATE,) if layers is None else layers
     if reference.endswith(".onnx"):
-        return Network.from_onnx(reference, layers, **options)
+        return Network.from_onnx(reference, usual, **options)
     found = named(reference)
     found = found if isinstance(found, Network | nn.Module) else made(found, reference)
     if isinstance(found, nn.Module):
-        return Network(found, layers=layers, **options)
+        return Network(found, layers=usual, **options)
     if isinstance(found, Network) and not options:
-        return found
+        return found if layers is None else found.watching_only(layers)
     if isinstance(found, Network):
         raise InputError(
             f"expected options of {reference} in the Network that it is, got {sorted(options)} after it; "
@@ -78,7 +81,7 @@ def data_at(source: str, part: int = TEST) -> Any:
     (path_options.py). If class names were numbered, a note says how.
     """
     found = _labelled_at(source, part)
-    note(found.note and f"{source}: {found.note}")
+    note(found.note, source)
     return found
 
 
@@ -86,8 +89,14 @@ def data_or_inputs_at(source: str) -> Any:
     """(inputs, labels), or the inputs alone if there are no labels."""
     try:
         return data_at(source)
-    except MissingLabelsError:
-        return _inputs_at(source)
+    except MissingLabelsError as missing:
+        if "classes" in path_and_options(source)[1]:  # who names the classes expects labels
+            raise
+        try:
+            return _inputs_at(source)
+        except InputError as error:  # perhaps because of labels that were not found
+            error.add_note(f"if the data has labels: {missing}")
+            raise
 
 
 def named_data(text: str) -> tuple[str, Any]:
@@ -101,10 +110,11 @@ def named_data(text: str) -> tuple[str, Any]:
         return name, _inputs_at(source)
 
 
-def note(text: str) -> None:
-    """Print a note to standard error, if there is one."""
+def note(text: str, source: str) -> None:
+    """Print a note about data to standard error, if there is one."""
     if text:
-        typer.echo(f"note: {text}", err=True)
+        path, _ = path_and_options(source)
+        typer.echo(f"note: {source}: {in_path_syntax(text, path)}", err=True)
 
 
 def _labelled_at(source: str, part: int) -> Any:
@@ -121,7 +131,7 @@ def _inputs_at(source: str) -> Any:
     from assay import data
 
     path, options = path_and_options(source)
-    options.pop("classes", None)  # without labels there are no classes to number
+    options.pop("classes", None)  # of a novelty: its labels do not matter
     with errors_in_path_syntax(path):
         return data.read_inputs(path, **options)
 
@@ -139,6 +149,11 @@ def named(reference: str) -> Any:
         raise InputError(
             f"expected a module named {module_name!r}, found none ({error}); run from its folder"
             " or install it"
+        ) from error
+    except PermissionError as error:
+        raise InputError(
+            f"expected a module named {module_name!r} that can be read, got {error}; change the permissions "
+            "of that file"
         ) from error
     except SyntaxError as error:
         raise InputError(

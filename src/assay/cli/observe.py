@@ -1,11 +1,11 @@
 """`assay observe`: run a network on data and save the Trace."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines
 from assay.cli.places import Written
 
@@ -20,7 +20,10 @@ def observe(
     output: Annotated[Path, typer.Option(help="File to save the Trace to."), Written()] = Path(
         "trace.safetensors"
     ),
-    layer: Annotated[list[str] | None, typer.Option(help="A layer to watch; may be repeated.")] = None,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(help="A layer to watch; may be repeated. [default: penultimate, or the Network's own]"),
+    ] = None,
     keep_inputs: Annotated[bool, typer.Option(help="Keep the inputs in the Trace.")] = False,
     as_json: ForMachines = False,
 ) -> None:
@@ -31,12 +34,12 @@ def observe(
     import assay
     from assay.cli.network_reference import data_or_inputs_at, network_at, note
 
-    watched = network_at(network, tuple(layer or ["penultimate"]))
+    watched = network_at(network, tuple(layer) if layer else None)
     trace = watched.observe(data_or_inputs_at(data), keep_inputs)
     assay.save(trace, output)
-    note("" if trace.labels is None else trace.order_hint)
+    note("" if trace.labels is None else trace.order_hint, data)
     left_out = f"{trace.ignored:,} rows were left out, since their label is {watched.ignore_index}"
-    note(left_out if trace.ignored else "")
+    note(left_out if trace.ignored else "", data)
     facts = {
         "inputs": trace.input_count,
         "rows": len(trace),
@@ -47,7 +50,7 @@ def observe(
         "output": str(output),
     }
     if as_json:
-        print(json.dumps(facts))
+        print_json(facts)
         return
     layers = ", ".join(f"{name} ({rows.shape[1]} values)" for name, rows in trace.features.items())
     rows = "" if trace.source is None else f" with {len(trace):,} predictions"

@@ -18,6 +18,17 @@ def not_negative(seed: int | None) -> int | None:
     return seed
 
 
+def within(low: float, high: float) -> Callable[[float | None], float | None]:
+    """A check that a number lies in a range; as a range of the option it would clutter the help, too."""
+
+    def checked(value: float | None) -> float | None:
+        if value is not None and not low <= value <= high:
+            raise typer.BadParameter(f"expected a number from {low} to {high}, got {value}")
+        return value
+
+    return checked
+
+
 FalseAlarmRate = Annotated[
     float, typer.Option(help="Share of good inputs on which the guard may raise the alarm.")
 ]

@@ -92,13 +92,24 @@ def errors_in_path_syntax(path: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        message = str(error)
-        first = re.search(ARGUMENT, message)
-        if first is None:
+        message = in_path_syntax(str(error), path)
+        if message == str(error):
             raise
-        name, value = first["name"], first["value"] or OPTIONS[first["name"]].example
-        message = re.sub(ARGUMENT, lambda found: f"?{found['name']}={found['value'].lower()}", message)
-        raise type(error)(f"{message} (options follow the path: {path}?{name}={value.lower()})") from error
+        raise type(error)(message) from error
+
+
+def in_path_syntax(message: str, path: str) -> str:
+    """A message about the data at a path, with arguments of readers as one writes them after the path."""
+    first = re.search(ARGUMENT, message)
+    if first is None:
+        return message
+    name, value = first["name"], _written(first["value"]) or OPTIONS[first["name"]].example
+    message = re.sub(ARGUMENT, lambda found: f"?{found['name']}={_written(found['value'])}", message)
+    return f"{message} (options follow the path: {path}?{name}={value})"
+
+
+def _written(value: str) -> str:
+    return value.lower() if value.lower() in TRUTHS else value
 
 
 ARGUMENT = rf'\b(?P<name>{"|".join(OPTIONS)})=(?P<quote>["\']?)(?P<value>[\w.]*)(?P=quote)'

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, Report, Seed
 from assay.cli.places import Written
 from assay.cli.status import UNDECIDED
@@ -72,7 +73,7 @@ def _print(curve: "PrecisionRecall", more: list[Any], output: Path, as_json: boo
     if as_json:
         rows = json.loads(frame.to_json(orient="records", double_precision=15))
         facts = {"curve": rows, "aupr": curve.aupr, "trusted": bool(curve.trusted.all())}
-        print(json.dumps(facts | {"output": str(output)}))
+        print_json(facts | {"output": str(output)})
         return
     print("\n\n".join([curve.summary(), *(result.summary() for result in more)]))
     shown = frame[

@@ -1,11 +1,11 @@
 """`assay report`: saved results as one HTML page."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines
 from assay.cli.places import Written
 from assay.errors import InputError
@@ -40,4 +40,7 @@ def report(
             )
     assay.write_report(found, output, title=title)
     facts = {"results": [thing.title for thing in found], "output": str(output)}
-    print(json.dumps(facts) if as_json else f"{len(found)} results; report in {output}")
+    if as_json:
+        print_json(facts)
+    else:
+        print(f"{len(found)} results; report in {output}")

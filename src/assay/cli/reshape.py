@@ -1,13 +1,13 @@
 """`assay reshape`: accuracy in operation, from a labelled test set and operational histograms."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.merge import check_each_once
-from assay.cli.options import ForMachines, Report, not_negative
+from assay.cli.options import ForMachines, Report, not_negative, within
 from assay.cli.places import Written, write_figure
 from assay.cli.status import UNDECIDED, leave_by_gate
 from assay.errors import InputError, MissingLabelsError
@@ -32,7 +32,8 @@ def reshape(
     least_indicator: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Gate on the interval of the first indicator; the test set needs labels."
+            help="Gate on the interval of the first indicator; the test set needs labels.",
+            callback=within(0, 1),
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option(help="Where the result goes."), Written()] = None,
@@ -121,7 +122,7 @@ def _refuse(error: Any, as_json: bool) -> None:
             "least_epsilon": error.least_epsilon,
             "cells": error.cells.to_dict(orient="records"),
         }
-        print(json.dumps(facts))
+        print_json(facts)
         return
     print(f"cannot decide: {error}")
     print(error.cells.head(10).to_string(index=False))
@@ -138,7 +139,7 @@ def _report(result: "Reshaping", estimates: "list[IndicatorEstimate]", as_json: 
             "seconds": round(result.seconds, 3),
             "estimates": [vars(estimate) for estimate in estimates],
         }
-        print(json.dumps(facts))
+        print_json(facts)
         return
     print(result.summary())
     for estimate in estimates:

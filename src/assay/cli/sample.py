@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, Report, Seed
 from assay.cli.places import Written
 from assay.cli.status import UNDECIDED
@@ -261,7 +262,7 @@ def _print(dist: "OutputDistribution", output: Path, as_json: bool) -> None:
     if as_json:
         frame = json.loads(dist.to_frame().to_json(orient="records", double_precision=15))
         facts = {"bins": frame, "converged": dist.converged, "reasons": list(map(str, dist.reasons))}
-        print(json.dumps(facts | {"output": str(output)}))
+        print_json(facts | {"output": str(output)})
         return
     print(dist.summary())
     shown = dist.to_frame()[["lower", "upper", "log_density", "error", "effective_sample_size", "samples"]]

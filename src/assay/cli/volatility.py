@@ -1,7 +1,6 @@
 """`assay volatility`: watch a file or a stream of probabilities; the exit status says how it went."""
 
 import inspect
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, Report, not_negative
 from assay.cli.path_options import errors_in_path_syntax, path_and_options
 from assay.cli.places import Written, write_figure
@@ -175,7 +175,7 @@ def _print_log_vc(source: str, as_json: bool) -> None:
     count = len(rows)
     log_vc = log_volatility(rows) if count >= FEWEST else None
     if as_json:
-        print(json.dumps({"rows": count, "log_vc": log_vc, "status": "undecided"}))
+        print_json({"rows": count, "log_vc": log_vc, "status": "undecided"})
         return
     print(f"{count:,} predictions" + ("" if log_vc is None else f", log VC {log_vc:.4f}"))
     print("cannot decide: nothing to compare with; pass --reference with clean probabilities")
@@ -196,7 +196,7 @@ def _print_result(watch: "VolatilityWatch", last: "VolatilityState", status: int
             "status": {FINE: "quiet", ALARM: "alarm", UNDECIDED: "undecided"}[status],
             "windows": watch.to_frame().to_dict(orient="records"),
         }
-        print(json.dumps(facts))
+        print_json(facts)
         return
     frame = watch.to_frame()
     if len(frame):

@@ -26,7 +26,7 @@ LABELS = ("labels", "y", "targets", "target", "label")
 BESIDE = 4
 """Bytes per number of the tensor that is made beside the array."""
 # NumPy and zipfile raise each of these on one damaged file or another.
-DAMAGED = (
+_DAMAGED = (
     ValueError,
     OSError,
     EOFError,
@@ -114,7 +114,7 @@ def open_arrays(file: Path) -> Iterator[Any]:
             yield np.load(stream, allow_pickle=False)
     except InputError:
         raise
-    except DAMAGED as error:
+    except _DAMAGED as error:
         advice = "save plain arrays" if "pickle" in str(error) else "the file is damaged, save it again"
         raise InputError(f"{file}: cannot be read as npz ({error}); {advice} with numpy.savez") from error
 

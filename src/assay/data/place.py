@@ -4,6 +4,7 @@ from os import PathLike
 from pathlib import Path
 
 from assay.errors import InputError
+from assay.storage import expect_readable
 
 
 def existing_file(path: str | PathLike[str]) -> Path:
@@ -12,6 +13,7 @@ def existing_file(path: str | PathLike[str]) -> Path:
     if not place.is_file():
         found = "a folder" if place.is_dir() else "none"
         raise InputError(f"{place}: expected a file, found {found}; check the path")
+    expect_readable(place)
     if not place.stat().st_size:
         raise InputError(f"{place}: expected data, got an empty file; fetch or write it again")
     return place

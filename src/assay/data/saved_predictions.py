@@ -1,6 +1,7 @@
 """Saved predictions: probabilities, with or without labels, from csv, tsv, parquet, npz and npy files."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -152,12 +153,12 @@ def _arrays(file: Path, label: str | None) -> tuple[Any, Any]:
     with open_arrays(file) as arrays:
         if isinstance(arrays, np.ndarray):
             return arrays, None
-        name = probabilities_name(arrays.files, file)
-        expect_room(member_bytes(arrays.zip, name), file)
-        try:
-            return arrays[name], arrays[array_named(label, LABELS, None, arrays.files, "labels", file)]
-        except MissingLabelsError:
-            return arrays[name], None
+        names = [probabilities_name(arrays.files, file)]
+        with suppress(MissingLabelsError):
+            names.append(array_named(label, LABELS, None, arrays.files, "labels", file))
+        expect_room(sum(member_bytes(arrays.zip, name) for name in names), file)
+        values, *labels = (arrays[name] for name in names)
+        return values, labels[0] if labels else None
 
 
 def probabilities_name(there: Sequence[str], file: Path) -> str:

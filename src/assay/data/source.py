@@ -17,6 +17,7 @@ from assay.data.labelled import Labelled
 from assay.data.npz import npz_inputs, read_npz
 from assay.data.text import TEXT_NAMES, read_text, text_inputs
 from assay.errors import InputError
+from assay.storage import expect_readable
 
 
 def read(source: Any, **options: Any) -> Labelled[Tensor] | Labelled[list[str]]:
@@ -83,6 +84,7 @@ def _read(source: Any, options: dict[str, Any], readers: dict[str, Reader]) -> A
 def _format(path: Path, options: dict[str, Any]) -> str:
     if not path.exists():
         raise InputError(f"{path}: expected a file or a folder, found none; check the path")
+    expect_readable(path)
     if path.is_dir():
         has_idx = any("idx" in entry.name and entry.is_file() for entry in path.iterdir())
         return "idx" if has_idx else "images"

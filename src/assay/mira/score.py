@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from assay.data.apart import have_same_rows
+from assay.data.apart import shared_rows
 from assay.errors import InputError
 from assay.mira.measurement import results_over
 from assay.mira.perturbation import Perturbation
@@ -64,4 +64,4 @@ def prepared_sweep(
         bounds=(settings.low, settings.high),
         seed=settings.seed,
     )
-    return Sweep(watched, perturbation, distances, tested_on_training=have_same_rows(train, test))
+    return Sweep(watched, perturbation, distances, tested_on_training=shared_rows(train, test) > 0)

@@ -32,18 +32,28 @@ def check_pool(pool: Pool | Mapping[str, Pool] | None) -> None:
 
 
 def named_pool(pool: Pool | Mapping[str, Pool] | None) -> Any:
-    """The choice as plain values; a function is identified by its module and name."""
+    """The choice as plain values; a function is identified by its module and name, so it needs one."""
     if isinstance(pool, Mapping):
         return {layer: named_pool(choice) for layer, choice in pool.items()}
     if pool is None or isinstance(pool, str):
         return pool
-    return name_of(pool)
+    return lasting_name(pool, "pool")
 
 
 def name_of(function: object) -> str:
     """Module and name of a function, by which a setting that is one is known."""
     own = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{getattr(function, '__module__', '')}.{own}"
+
+
+def lasting_name(function: object, setting: str) -> str:
+    """`name_of` a function that files recognise by it, so it needs a name of its own."""
+    if getattr(function, "__qualname__", "<lambda>").endswith("<lambda>"):
+        raise InputError(
+            f"expected a {setting} function with a name, by which files and counts recognise it, got "
+            f"{function!r}; write it as def, and change the name with what it does"
+        )
+    return name_of(function)
 
 
 def channels_first(layer: nn.Module) -> bool:

@@ -1,7 +1,9 @@
 """Hugging Face sequence classifiers: text in, embeddings as the differentiable input."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain
 from threading import get_ident
 from typing import Any
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 
 from assay.errors import InputError
 from assay.extras import expect_installed
+from assay.identity import digest
 from assay.network.batches import encoded
 from assay.network.feature_pooling import Pool
 from assay.network.graph import NetworkGraph, traced_network
@@ -20,6 +23,9 @@ from assay.network.network import Network
 from assay.trace import Inputs
 
 _TOKENS, _MASK, _EMBEDDINGS = "input_ids", "attention_mask", "inputs_embeds"
+_SET_BY_CALLS = ("truncation", "padding")  # of a tokenizer: the arguments of its last call
+_SAMPLE = "Être or not to BE: that's 12.5 % of it_all... 你好"
+"""A text whose tokens show rules that a tokenizer without a file of them follows: case, accents, marks."""
 _CHUNK = 1024  # texts tokenised at once: the Python objects this makes are many times the size of the ids
 
 
@@ -133,7 +139,22 @@ class HuggingFaceNetwork(Network):
         return traced_network(self, {**example, _MASK: mask}, layers, forward=super()._forward)
 
     def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {"max_length": self.max_length}
+        return super()._settings() | {"max_length": self.max_length, "tokenizer": self._tokenizer_identity}
+
+    @cached_property
+    def _tokenizer_identity(self) -> str:
+        """A hash of how texts become token ids: the same weights read other ids as other texts."""
+        fast = getattr(self.tokenizer, "backend_tokenizer", None)
+        if fast is not None:
+            rules = json.loads(fast.to_str())
+            return digest({name: rule for name, rule in rules.items() if name not in _SET_BY_CALLS})
+        if not hasattr(self.tokenizer, "get_vocab"):
+            raise InputError(
+                "expected a tokenizer with a vocabulary (get_vocab), by which files recognise it, got "
+                f"{type(self.tokenizer).__name__} without one; give it a method get_vocab"
+            )
+        tokens = self.tokenizer([_SAMPLE], truncation=True, max_length=self.max_length)
+        return digest(self.tokenizer.get_vocab(), tokens[_TOKENS])
 
     def _pool_of(self, name: str) -> Pool:
         return super()._pool_of(name) or ("last" if self.decoder else "first")

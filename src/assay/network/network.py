@@ -106,7 +106,14 @@ class Network(NetworkFactories):
     def watching(self, layers: Sequence[str]) -> "Network":
         """The same network that also watches these layers; itself if it already does."""
         missing = [layer for layer in layers if layer not in self.layers]
-        return self._with_layers((*self.layers, *missing)) if missing else self
+        return self.watching_only((*self.layers, *missing)) if missing else self
+
+    def watching_only(self, layers: Sequence[str]) -> "Network":
+        """The same network that watches these layers and no others."""
+        other = copy(self)
+        other.layers = tuple(layers)
+        other._check_layers()
+        return other
 
     def __call__(self, inputs: Any) -> Tensor:
         """The logits, a row per prediction, differentiable with respect to the inputs."""
@@ -274,8 +281,9 @@ class Network(NetworkFactories):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of weights, buffers, architecture and pooling, by which fitted monitors and histograms
-        recognise their network. It does not depend on device, compilation or the layers watched."""
+        """A hash of weights, buffers, layers with their settings, and pooling, by which fitted monitors and
+        histograms recognise their network. It does not depend on device, compilation or the layers watched.
+        """
         model = self._model_identity()
         if model is None and self.identity is None:
             raise InputError(
@@ -294,12 +302,6 @@ class Network(NetworkFactories):
         stated |= {"label": self.reader.label, "scale": self.scale}
         known = {name: value for name, value in stated.items() if value is not None}
         return {"pool": named_pool(self.pool)} | known | ({} if self.rows is None else self.rows.stated())
-
-    def _with_layers(self, layers: tuple[str, ...]) -> "Network":
-        wider = copy(self)
-        wider.layers = layers
-        wider._check_layers()
-        return wider
 
     def __repr__(self) -> str:
         return f"Network({type(self.module).__name__}, layers={self.layers})"

@@ -118,8 +118,8 @@ class OnnxNetwork(Network):
     def _settings(self) -> dict[str, Any]:
         return super()._settings() | {"logits": self.logits}
 
-    def _with_layers(self, layers: tuple[str, ...]) -> Network:
-        wider = OnnxNetwork(
+    def watching_only(self, layers: Sequence[str]) -> Network:
+        other = OnnxNetwork(
             self.file.path,
             layers,
             pool=self.pool,
@@ -131,8 +131,8 @@ class OnnxNetwork(Network):
             rows=self.rows,
             ignore_index=self.ignore_index,
         )
-        wider.reader = self.reader
-        return wider
+        other.reader = self.reader
+        return other
 
     def __repr__(self) -> str:
         return f"Network.from_onnx({str(self.file.path)!r}, layers={self.layers})"

@@ -11,6 +11,7 @@ from assay.extras import expect_installed
 from assay.identity import digest, file_hash
 from assay.network.heads import Operation, WeightedLayer, has_width, last_layers
 from assay.network.taps import PENULTIMATE
+from assay.storage import expect_readable
 
 
 class OnnxGraph:
@@ -152,6 +153,7 @@ def _load_model(path: Path) -> Any:
 
     if not path.is_file():
         raise InputError(f"{path}: expected an ONNX file, found none; check the path")
+    expect_readable(path)
     try:
         return onnx.load(str(path), load_external_data=False)
     except (DecodeError, OSError, ValueError) as error:

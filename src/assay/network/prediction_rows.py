@@ -11,7 +11,7 @@ from torch.nn.functional import interpolate
 
 from assay.errors import InputError
 from assay.labels import class_numbers
-from assay.network.feature_pooling import name_of
+from assay.network.feature_pooling import lasting_name, name_of
 from assay.outputs import LOGITS
 from assay.trace import Trace
 
@@ -183,7 +183,7 @@ class FunctionRows(PredictionRows):
         return numbers
 
     def stated(self) -> dict[str, Any]:
-        return {"rows": name_of(self.function)}
+        return {"rows": lasting_name(self.function, "rows")}
 
     def __repr__(self) -> str:
         return f"FunctionRows({name_of(self.function)})"

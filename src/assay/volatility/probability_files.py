@@ -14,7 +14,7 @@ from assay.data.prediction_columns import TABLES, PredictionColumns, are_names
 from assay.data.saved_predictions import frame_values, parquet_file, read_probability_array, refuse_labels
 from assay.errors import InputError
 from assay.probability_rows import Array, both_classes, class_rows, numbers
-from assay.storage import load
+from assay.storage import expect_readable, load
 from assay.volatility.probabilities import as_rows
 
 CHUNK = 4096
@@ -46,6 +46,7 @@ def probability_chunks(
     path = Path(source)
     if not path.is_file():
         raise InputError(f"expected a file of probabilities at {path}, found none; check the path, or pass -")
+    expect_readable(path)
     match path.suffix.lower():
         case ".safetensors":
             yield as_rows(load(path, kind="Trace"))

@@ -1,12 +1,13 @@
 """Keeps pages of other sites from reaching a server of this machine through the user's browser."""
 
 from collections.abc import Callable, Collection
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+NO_ADDRESS = urlsplit("")
 THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -33,13 +34,13 @@ class OwnPagesOnly:
         request = Request(scope)
         named, origin = request.headers.get("host", ""), request.headers.get("origin")
         reached, _ = scope.get("server") or ("", None)
-        if named and _host_name(f"//{named}") not in self.hosts | {reached.lower()}:
+        if named and _parts(f"//{named}").hostname not in self.hosts | {reached.lower()}:
             return self.refused(
                 421,
                 f"expected a request to one of this server's names, got Host {named[:200]!r}; use the "
                 "address it printed (assay serve takes others with --allow-host)",
             )
-        if origin is not None and urlsplit(origin).netloc.lower() != named.lower():
+        if origin is not None and _parts(origin).netloc.lower() != named.lower():
             return self.refused(
                 403,
                 f"expected a request from a program or from this server's own pages, got {origin[:200]!r}",
@@ -47,8 +48,10 @@ class OwnPagesOnly:
         return None
 
 
-def _host_name(address: str) -> str | None:
+def _parts(address: str) -> SplitResult:
+    """The parts of an address; none of one that is not an address."""
     try:
-        return urlsplit(address).hostname
-    except ValueError:  # brackets that do not close
-        return None
+        parts = urlsplit(address)
+        return parts if parts.hostname else NO_ADDRESS
+    except ValueError:  # brackets that do not close, or that hold no address
+        return NO_ADDRESS

@@ -76,7 +76,7 @@ def test_what_is_not_finite_never_becomes_json(labels, items, tmp_path):
 def test_through_label_studio(labels, items, tmp_path):
     assay.write_annotations(labels, tmp_path / "tasks.json", items)
     tasks = json.loads((tmp_path / "tasks.json").read_text())
-    assert all(set(task["data"]) == {"item", "text"} for task in tasks)  # blind: no bin, no output
+    assert all(set(task["data"]) == {"item", "run", "text"} for task in tasks)  # blind: no bin, no output
     back = assay.read_annotations(tmp_path / "tasks.json", items)
     assert comparable(back).equals(comparable(labels))
     assert back["seconds"].tolist() == [2.5] * len(back)
@@ -92,6 +92,36 @@ def test_through_the_store(labels, items, tmp_path, dist):
     curve = assay.precision_recall(dist, back)
     assert curve.to_frame()["precision"].equals(assay.precision_recall(dist, labels).to_frame()["precision"])
     assert len(curve.examples.bins)  # the report can show what was judged
+
+
+@pytest.fixture(scope="module")
+def other():
+    """A distribution with the same bins, over other inputs."""
+    return enumerated(weighted_sum, 4, 4, EDGES)
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "tasks.json"])
+def test_labels_of_another_run_are_refused_whatever_way_they_came(labels, items, dist, other, name, tmp_path):
+    AnnotationStore.create(tmp_path / "labels.db", items)
+    with AnnotationStore(tmp_path / "labels.db") as store:
+        store.add_labels(labels_of(labels))
+        assay.write_annotations(store.labels(), tmp_path / name, items)
+    back = assay.read_annotations(tmp_path / name, items)
+    assert assay.precision_recall(dist, back).aupr == assay.precision_recall(dist, labels).aupr
+    with pytest.raises(InputError, match="labels of another run"):
+        assay.precision_recall(other, back)
+    with pytest.raises(InputError, match="labels of another run"):
+        assay.choose_items(other, total=5, annotations=back)
+    with pytest.raises(InputError, match="another run in"):
+        assay.read_annotations(tmp_path / name, assay.choose_items(other, 4))
+
+
+def test_labels_that_do_not_name_their_run_are_known_by_the_bins_of_their_inputs(labels, dist, other):
+    assert "run" not in labels
+    assay.precision_recall(dist, labels)
+    with pytest.raises(InputError, match="labels of another run"):
+        assay.precision_recall(other, labels)
+    assay.precision_recall(other, labels.drop(columns=["row", "item"]))  # bins and scores alone say nothing
 
 
 def test_an_export_made_by_label_studio_itself(items, tmp_path):

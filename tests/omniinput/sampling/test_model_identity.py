@@ -1,5 +1,6 @@
 """A run on disk is taken up by the model that began it, and by no other."""
 
+import contextlib
 from functools import partial
 
 import numpy as np
@@ -59,6 +60,14 @@ def test_another_function_does_not_take_up_the_run(tmp_path, sampler, other):
     again = sampled(total, path, sampler=sampler)
     assert np.array_equal(again.log_density, first.log_density, equal_nan=True)
     assert again.diagnostics["evaluations"] == first.diagnostics["evaluations"]
+
+
+def test_outputs_that_vary_little_around_a_large_number_are_told_apart(tmp_path):
+    """The size of the outputs says nothing about how far two models differ; their range does."""
+    options = {"bins": 1000 + 0.01 * EDGES, "budget": 4_000, "checkpoint": tmp_path / "run"}
+    for function, refused in ((total, False), (weighted, True), (total, False)):
+        with pytest.raises(InputError, match="that of another") if refused else contextlib.nullcontext():
+            assay.sample_outputs(lambda x, f=function: 1000 + 0.01 * f(x), SPACE, **options)
 
 
 @pytest.mark.parametrize("sampler", ["tempering", "multicanonical"])

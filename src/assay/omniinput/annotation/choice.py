@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from assay.errors import InputError
 from assay.omniinput.annotation.items import AnnotationItems, run_name
-from assay.omniinput.annotation.scores import UNSEEN, distinct_inputs, scores_from_frame
+from assay.omniinput.annotation.scores import UNSEEN, distinct_inputs, scores_of
 from assay.omniinput.sampling.distribution import OutputDistribution
 
 Array = NDArray[np.float64]
@@ -94,7 +94,7 @@ def _draws_per_bin(
     if total is None and within is None:
         draws[visited] = PER_BIN if per_bin is None else per_bin
         return draws
-    have, spread = _judged_so_far(bins, annotations)
+    have, spread = _judged_so_far(dist, annotations)
     room = np.bincount(dist.kept.bins, minlength=bins)[visited]
     draws[visited] = allocation(
         dist.log_density[visited], spread[visited], have[visited], room, total, within
@@ -102,11 +102,12 @@ def _draws_per_bin(
     return draws
 
 
-def _judged_so_far(bins: int, annotations: pd.DataFrame | None) -> tuple[Array, Array]:
+def _judged_so_far(dist: OutputDistribution, annotations: pd.DataFrame | None) -> tuple[Array, Array]:
     """Effective number of items judged in every bin, and the variance of one item's score there."""
+    bins = len(dist.log_density)
     if annotations is None or annotations["score"].notna().sum() == 0:
         return np.zeros(bins), np.full(bins, 0.25)
-    scores = scores_from_frame(annotations, bins)
+    scores = scores_of(dist, annotations)
     have = scores.effective_items(bins)
     right = np.nan_to_num(scores.bin_precision(bins)) * have
     smoothed = (right + UNSEEN) / (have + 2 * UNSEEN)

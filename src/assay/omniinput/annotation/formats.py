@@ -13,9 +13,9 @@ import pandas as pd
 from assay.errors import InputError
 from assay.omniinput.annotation.items import AnnotationItems
 from assay.omniinput.annotation.order import Turn
-from assay.omniinput.annotation.scores import scores_from_frame
+from assay.omniinput.annotation.scores import runs_in, scores_from_frame
 from assay.omniinput.annotation.store import AnnotationStore, Label, is_store
-from assay.storage import write_text_whole, write_whole
+from assay.storage import expect_readable, write_text_whole, write_whole
 
 SCALE = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -40,10 +40,16 @@ def read_annotations(path: str | os.PathLike[str], items: AnnotationItems | None
     source = Path(path)
     if not source.is_file():
         raise InputError(f"expected a file of annotations at {source}, found none; check the path")
+    expect_readable(source)
     if is_store(source):
         with AnnotationStore(source) as store:
             return store.labels()
     frame = _label_studio_frame(source) if source.suffix == ".json" else _csv_frame(source)
+    if items is not None and runs_in(frame) - {items.run}:
+        raise InputError(
+            f"expected labels of the items passed, got those of another run in {source}; pass the items that "
+            "were judged"
+        )
     return _with_bins(frame, items, source)
 
 
@@ -102,7 +108,7 @@ def label_studio_tasks(items: AnnotationItems, labels: pd.DataFrame | None = Non
     labels_by_item = _by_item(labels)
     return [
         {
-            "data": {"item": int(items.rows[place])} | _task_data(items, int(place)),
+            "data": {"item": int(items.rows[place]), "run": items.run} | _task_data(items, int(place)),
             "annotations": [_annotation(row) for row in labels_by_item.get(int(items.rows[place]), [])],
         }
         for place in order
@@ -159,10 +165,10 @@ def _original_text(cell: str) -> str:
 def _csv_frame(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_csv(path)
-        if "annotator" in frame:
+        for column in {"annotator", "run"} & set(frame):
             # Names stay as written, even if they look like a number or a missing value: 007, NA.
-            names = pd.read_csv(path, usecols=["annotator"], dtype=str, keep_default_na=False)
-            frame["annotator"] = names["annotator"]
+            names = pd.read_csv(path, usecols=[column], dtype=str, keep_default_na=False)
+            frame[column] = names[column]
         return _with_texts(frame, _original_text)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise InputError(f"expected a csv of annotations at {path}, got {error}; export it again") from error
@@ -177,7 +183,7 @@ def _label_studio_frame(path: Path) -> pd.DataFrame:
             f"expected a Label Studio JSON export of tasks made by assay at {path}, got "
             f"{type(error).__name__} ({error}); export it as JSON, not JSON-MIN"
         ) from error
-    return pd.DataFrame(rows, columns=["item", "score", "annotator", "repeat", "seconds"])
+    return pd.DataFrame(rows, columns=["item", "score", "annotator", "repeat", "seconds", "run"])
 
 
 def _rows(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -192,6 +198,7 @@ def _rows(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "annotator": str(name),
             "repeat": 0,
             "seconds": np.nan if seconds_taken is None else float(seconds_taken),
+            "run": task["data"].get("run"),
         }
 
 

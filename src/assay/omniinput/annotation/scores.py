@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.omniinput.annotation.items import run_name
 from assay.omniinput.sampling.distribution import OutputDistribution
 
 Array = NDArray[np.float64]
@@ -81,7 +82,9 @@ class Scores:
 def scores_of(dist: OutputDistribution, annotations: Annotations) -> Scores:
     """Scores of every kept input if `annotations` is a function, else those in the frame."""
     if isinstance(annotations, pd.DataFrame):
-        return scores_from_frame(annotations, len(dist.log_density))
+        scores = scores_from_frame(annotations, len(dist.log_density))
+        _check_run(dist, annotations, scores)
+        return scores
     if callable(annotations):
         return scores_from_judge(dist, annotations)
     raise InputError(
@@ -131,7 +134,7 @@ def scores_from_frame(frame: pd.DataFrame, bins: int) -> Scores:
 
     The columns bin and score are required. Optional ones: annotator (who), item (labels with the same item
     are about the same input; without it, each label is about a different one), weight (of the input in its
-    bin) and row (of the input among the distribution's kept inputs).
+    bin), row (of the input among the distribution's kept inputs) and run (the name of the distribution).
     """
     _check_columns(frame)
     rows = frame[frame["score"].notna()]
@@ -154,6 +157,22 @@ def scores_from_frame(frame: pd.DataFrame, bins: int) -> Scores:
         )
     kept = _numbers(rows, "row")[first].astype(np.int64) if "row" in rows else np.full(len(first), -1)
     return Scores(row_bins[first], weights, kept, items, people, scores, tuple(map(str, annotators)))
+
+
+def runs_in(frame: pd.DataFrame) -> set[str]:
+    """The names of the distributions whose inputs were judged, as far as the labels say."""
+    return set(frame["run"].dropna().astype(str)) if "run" in frame else set()
+
+
+def _check_run(dist: OutputDistribution, frame: pd.DataFrame, scores: Scores) -> None:
+    """Refuse labels of another distribution, by its name or, without one, by the bins of its inputs."""
+    rows, bins = (column[scores.item_rows >= 0] for column in (scores.item_rows, scores.item_bins))
+    there = (rows < len(dist.kept.bins)).all() and (dist.kept.bins[rows] == bins).all()
+    if not there or runs_in(frame) - {run_name(dist)}:
+        raise InputError(
+            "expected labels of this distribution's inputs, got labels of another run; pass the distribution "
+            "whose inputs were judged"
+        )
 
 
 def _check_columns(frame: pd.DataFrame) -> None:

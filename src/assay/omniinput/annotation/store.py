@@ -20,7 +20,7 @@ import torch
 from assay.errors import InputError, StorageError
 from assay.omniinput.annotation.items import AnnotationItems
 from assay.omniinput.annotation.order import Turn
-from assay.storage import write_whole
+from assay.storage import expect_readable, write_whole
 
 FORMAT_VERSION = 1
 
@@ -61,6 +61,7 @@ class AnnotationStore:
         self.path = Path(path)
         if not self.path.is_file():
             raise StorageError(f"expected a store of annotations at {self.path}, found none; check the path")
+        expect_readable(self.path)
         self._writer = _sole_writer(self.path) if writing else None
         self._lock = threading.Lock()
         with _clear_errors(self.path):
@@ -173,15 +174,15 @@ class AnnotationStore:
         return [Label(Turn(item, repeat), *rest) for item, repeat, *rest in rows]
 
     def labels(self) -> pd.DataFrame:
-        """Every label with the bin and weight of its item, in the order given, as `precision_recall` takes
-        them."""
+        """Every label with the bin, the weight and the run of its item, in the order given, as
+        `precision_recall` takes them."""
         query = (
             "select item, item as row, bin, weight, score, annotator, repeat, seconds, time "
             "from labels join items using (item) order by place"
         )
         with self._lock, _clear_errors(self.path):
             found = pd.read_sql_query(query, self._connection)
-        return found.astype({"score": np.float64, "seconds": np.float64})
+        return found.astype({"score": np.float64, "seconds": np.float64}).assign(run=self.run)
 
     def items(self) -> AnnotationItems:
         """The items to annotate."""
@@ -283,7 +284,8 @@ def _clear_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.IntegrityError as error:
         raise InputError(
-            f"expected labels of items in {path}, got another ({error}); reload the page"
+            f"expected labels of items in {path}, got another ({error}); reload the page, or import labels "
+            "of these items"
         ) from error
     except (sqlite3.Error, OSError) as error:
         raise StorageError(

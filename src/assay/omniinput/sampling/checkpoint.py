@@ -18,10 +18,12 @@ from assay.storage import load, save, storable
 COMPARED = 64
 """Inputs of a checkpoint that are evaluated again before the run continues."""
 
-ROUNDING = 1e-4
+SAME_DENSITIES = 1e-4
+"""Relative to the range of the outputs: a model this close has the same densities."""
+
+ROUNDING = 1e-6
 """Relative to the size of the outputs. Single precision in batches of another size moved those of a residual
-network of 19 layers and of a transformer of 6 by 3e-7 at most, and a model this close has the same
-densities."""
+network of 19 layers and of a transformer of 6 by 3e-7 at most."""
 
 HALF_ROUNDING = 1e-2
 """The same where the weights are known to be equal: half precision has steps of 0.004."""
@@ -112,10 +114,10 @@ class Keeper:
             now = run.problem.again(sites)
         except SamplingError as error:
             raise self._of_another_model(f"on its inputs this one fails, {error}") from error
-        size = then.abs() + then.abs().quantile(
-            0.75
-        )  # its own size, or the usual one if sums cancel to nearly zero
-        differ = ~((now - then).abs() <= rounding * size)
+        # Of each its own size, and the usual one where sums cancel to nearly zero.
+        size = then.abs() + then.abs().quantile(0.75)
+        tolerance = SAME_DENSITIES * (then.max() - then.min()) + rounding * size
+        differ = ~((now - then).abs() <= tolerance)
         if differ.any():
             row = int(differ.nonzero()[0])
             raise self._of_another_model(
