@@ -41,7 +41,7 @@ def test_few_rows_do_where_they_add_up_as_only_a_softmax_does(rows):
     assert found_in(chances) is Finding.PROBABILITIES
     assert found_in(chances.round(decimals=3) * 0.9995) is Finding.EITHER
     assert found_in(chances.half()) in (Finding.EITHER, Finding.PROBABILITIES)
-    assert found_in(chances * 0.5) is Finding.TOO_FEW
+    assert found_in(chances * 0.5) is Finding.NOTHING
     assert found_in(torch.eye(4)[:rows]) is Finding.ONE_HOT
 
 
@@ -50,6 +50,14 @@ def test_chance_hardly_ever_makes_probabilities_of_logits():
     # of 2e-5, so 4 are expected, and 13 would be five standard deviations more.
     rows = logits(1_000_000, 2, scale=2.0).abs()
     assert int(((rows.sum(dim=1) - 1).abs() <= 1e-5).sum()) < 13
+
+
+@pytest.mark.parametrize("level", [0.0, 0.2, 0.5, 0.7])
+def test_values_that_hardly_move_are_not_taken_for_several_sigmoids(level):
+    # As an untrained EfficientNet gives: its features round to zero in int8, and its logits are all the bias.
+    wobble = logits(ENOUGH, 10).sigmoid()
+    assert found_in(level + 1e-4 * wobble) is Finding.NOTHING
+    assert found_in(level + 0.3 * wobble) is Finding.SEVERAL_LABELS
 
 
 def test_rows_that_are_not_finite_do_not_count():

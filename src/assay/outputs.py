@@ -26,6 +26,10 @@ EXACT = 1e-5
 """How far the sum of a softmax in single precision may be from one: with fewer rows than `ENOUGH` it must be
 that close, which logits are once in a hundred thousand rows."""
 
+STILL = 1e-3
+"""Outputs that move by no more than this from row to row, as those of random or dead weights do, show
+nothing: sigmoids that answer a question move."""
+
 LOOKED_AT = 4096
 """Rows that are looked at: a Trace may have millions."""
 
@@ -39,7 +43,7 @@ class Finding(Enum):
     ONE_HOT = "one-hot answers, or logits of the same numbers"
     SEVERAL_LABELS = "several probabilities that do not sum to one"
     NONE_FINITE = "no row that is finite"
-    TOO_FEW = "values between 0 and 1, too few to tell"
+    NOTHING = "values between 0 and 1, too few or too much alike to tell"
 
 
 def check_kind(outputs: str | None) -> None:
@@ -68,7 +72,8 @@ def found_in(values: Tensor) -> Finding:
         return Finding.PROBABILITIES if enough or off <= EXACT else Finding.EITHER
     if rows.max() > 1:
         return Finding.LOGITS
-    return Finding.SEVERAL_LABELS if enough else Finding.TOO_FEW
+    moves = bool((rows.amax(dim=0) - rows.amin(dim=0)).max() > STILL)
+    return Finding.SEVERAL_LABELS if enough and moves else Finding.NOTHING
 
 
 def found_in_single(values: Tensor) -> Finding:

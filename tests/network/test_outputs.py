@@ -194,6 +194,16 @@ def test_one_sigmoid_is_two_classes(rows):
     torch.testing.assert_close(stated(rows[:4]), trace.logits[:4])
 
 
+def test_outputs_that_hardly_move_are_read_as_logits_until_rows_show_otherwise(rows):
+    module = ending_in(nn.Sigmoid(), classes=5)
+    network = Network(module)
+    still = rows[:1].repeat(60, 1)
+    assert torch.equal(network.observe(still).logits, module(still))
+    assert network.outputs is None
+    with pytest.raises(InputError, match="several sigmoids"):
+        network.observe(rows)
+
+
 def test_several_sigmoids_need_a_label(rows):
     module = ending_in(nn.Sigmoid(), classes=5)
     with pytest.raises(InputError, match=r"5 values between 0 and 1 that do not add up to 1.*pass label="):

@@ -103,7 +103,7 @@ class OutputReader:
             )
         if finding is Finding.LOGITS:
             self.kind = LOGITS
-        elif finding in (Finding.ONE_HOT, Finding.TOO_FEW):  # logits for now; later rows may object
+        elif finding in (Finding.ONE_HOT, Finding.NOTHING):  # logits for now; later rows may object
             self._assumed = True
         elif finding is Finding.PROBABILITIES and self._assumed:
             raise InputError(
