@@ -257,6 +257,36 @@ class TwoInputs(nn.Module):
         return {"logits": self.head(x * gate)}
 
 
+class WithClassToken(nn.Module):
+    """As in a ViT: a token is expanded to as many rows as there are, and attention shares it out."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.cut = nn.Conv2d(1, 8, 4, stride=4)
+        self.token = nn.Parameter(torch.randn(1, 1, 8))
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x):
+        cells = self.cut(x).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.token.expand(x.shape[0], -1, -1), cells], dim=1)
+        rows = tokens.shape[0]
+        tokens = tokens.view(rows * 5, 8).tanh().view(rows, 5, 8)  # a size that is calculated with
+        tokens = tokens + torch.zeros(rows, 5, 8)
+        return self.head(self.attention(tokens, tokens, tokens)[0][:, 0].reshape(rows, -1))
+
+
+def test_the_guard_of_a_program_with_a_class_token_is_exported_for_any_number_of_rows(tmp_path):
+    module = WithClassToken()
+    network = assay.Network(exported(module, images(4)))
+    torch.testing.assert_close(network.observe(images()).logits, module(images()).detach())
+    guard = guarded(network, assay.monitors.KNN(k=3))  # its scores do not magnify the rounding of attention
+    assert_exported_alike(guard, tmp_path / "guard.onnx", images(50, 3))
+    alone = assay.OnnxGuard(tmp_path / "guard.onnx")(images(1, 3))
+    torch.testing.assert_close(alone.scores, guard(images(1, 3)).scores, rtol=1e-4, atol=1e-4)
+
+
 def test_an_exported_program_takes_a_dict_in_any_order():
     module, x = TwoInputs(), torch.rand(5, 2)
     gate = torch.tensor([[1.0, 0.0]] * 5)

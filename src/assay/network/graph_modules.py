@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, fx, nn
 
+from assay.network.graph_sizes import let_sizes_be_traced
 from assay.network.heads import Operation, WeightedLayer, is_layer, last_layers
 from assay.network.taps import PENULTIMATE, Row, Taps, first_tensor
 
@@ -100,6 +101,7 @@ def _observed_export(module: Any, layers: Sequence[str]) -> Observed:
     for name, node in wanted.items():
         with graph.inserting_after(nodes[node]):
             graph.call_function(report, (name, nodes[node]))
+    let_sizes_be_traced(graph)
     tapped = fx.GraphModule(module, graph)
 
     def observed(*arguments: Any, **named: Any) -> tuple[Any, Seen]:
