@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import assay
+from assay.benchmark.material import alike
 from assay.errors import InputError
 from assay.faults import NOISE, TABULAR, TEXT
 
@@ -41,6 +42,15 @@ def test_a_fifth_is_untouched_and_the_rest_is_the_fault_of_the_right_rows(networ
     # Random order: neither the labels nor the faults come sorted.
     assert not torch.equal(scenario.labels, scenario.labels.sort().values)
     assert 0.1 < scenario.is_fault[:100].logical_not().double().mean() < 0.3
+
+
+def test_novel_inputs_come_in_the_type_of_the_known_ones():
+    pixels, fractions = torch.tensor([[0, 51, 255]]).byte(), torch.tensor([[0.0, 0.2, 1.0]])
+    assert torch.equal(alike(fractions, pixels), pixels)
+    assert torch.equal(alike(pixels, fractions), fractions)
+    for whole in (pixels.long(), pixels):  # bytes are no fractions
+        assert torch.equal(alike(whole, pixels), pixels)
+        assert torch.equal(alike(whole, pixels.int()), pixels.int())
 
 
 def test_novelty_has_no_label_and_is_joined_by_a_fifth_of_known_rows(data):

@@ -179,3 +179,5 @@ def test_whole_numbers_stay_as_they_are_if_asked(tmp_path, dtype, expected):
     np.savez(tmp_path / "floats.npz", inputs=rows / 2, labels=[0, 1, 1])
     with pytest.raises(InputError, match="expected rows of whole numbers, got float64"):
         read(tmp_path / "floats.npz", integers=True)
+    with pytest.raises(InputError, match=r"expected one of integers= .* and uint8= .*, got both"):
+        read(tmp_path / "files.npz", integers=True, uint8=True)

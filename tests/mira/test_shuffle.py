@@ -73,7 +73,7 @@ def test_it_is_a_whole_answer(tmp_path):
         assay.shuffle_score(assay.Network(Product()), twins(1))
 
 
-def test_whole_numbers_are_shuffled_among_the_rows_that_are_free_in_a_place():
+def test_whole_numbers_are_shuffled_among_the_rows_that_are_free_in_a_place(monkeypatch):
     values = torch.randint(0, 9, (60, 7), generator=torch.Generator().manual_seed(2))
     free = values > 2
     mixed = shuffled(values, 1, free)
@@ -83,6 +83,8 @@ def test_whole_numbers_are_shuffled_among_the_rows_that_are_free_in_a_place():
         assert mixed[own, place].sort().values.tolist() == values[own, place].sort().values.tolist()
     assert not torch.equal(mixed, values)
     assert torch.equal(shuffled(values, 1, torch.ones_like(free)), shuffled(values, 1))
+    monkeypatch.setattr(shuffle, "SORTED", 120)  # two places at once
+    assert torch.equal(shuffled(values, 1, free), mixed)
 
 
 def test_padding_special_tokens_and_fixed_values_stay_where_they_are():

@@ -392,6 +392,26 @@ def test_one_batch_for_a_guard_is_observed_as_many_are(module, inputs):
     assert network.form == {"": ((1, 6, 6), torch.float32)}
 
 
+def test_one_batch_of_pixels_for_a_guard_is_kept_as_it_came(module, inputs):
+    pixels = (inputs * 255).byte()
+    network = assay.Network(module, scale=255)
+    once = network.observe(pixels, keep_inputs=True, allow_nonfinite=True)
+    batched = network.observe(pixels, batch_size=4, allow_nonfinite=True)
+    torch.testing.assert_close(once.logits, batched.logits)
+    assert once.inputs is pixels
+
+
+def test_one_batch_for_a_guard_keeps_every_prediction_of_an_input(inputs):
+    module = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 3, 1))
+    network = assay.Network(module, layers="0", rows="pixels")
+    once = network.observe(inputs, keep_inputs=True, allow_nonfinite=True)
+    batched = network.observe(inputs, keep_inputs=True, batch_size=4, allow_nonfinite=True)
+    torch.testing.assert_close(once.logits, batched.logits)
+    torch.testing.assert_close(dict(once.features), dict(batched.features))
+    assert torch.equal(once.source, batched.source)
+    assert once.input_count == batched.input_count == len(inputs)
+
+
 def test_one_batch_for_a_guard_is_kept_when_the_module_writes_over_its_answers():
     network = assay.Network(Reusing())
     first = network.observe(torch.zeros(1, 4), allow_nonfinite=True)
