@@ -48,7 +48,7 @@ def test_observe_counts_the_rows_that_it_leaves_out(run, tmp_path):
     labels[:7] = -100
     np.savez(tmp_path / "digits.npz", x=train.inputs, y=labels)
     result = run("observe", "assay.demo.networks:small_cnn", "--data", "digits.npz", "--json")
-    assert "note: 7 rows were left out, since their label is -100" in result.output
+    assert "note: digits.npz: 7 rows were left out, since their label is -100" in result.output
     assert json.loads(result.output.splitlines()[-1])["inputs"] == len(labels) - 7
 
 
