@@ -2,15 +2,20 @@
 
 from assay.accuracy.methods.average_confidence import AverageConfidence
 from assay.accuracy.methods.calibrated_confidence import CalibratedConfidence
+from assay.accuracy.methods.calibrated_signal import CalibratedSignal
 from assay.accuracy.methods.calibrated_volatility import CalibratedVolatility
 from assay.accuracy.methods.difference_of_confidences import DifferenceOfConfidences
+from assay.accuracy.methods.dispersion import Dispersion
+from assay.accuracy.methods.energy_gap import EnergyGap
 from assay.accuracy.methods.label_shift import LabelShift
+from assay.accuracy.methods.matrix_norm import MatrixNorm
 from assay.accuracy.methods.method import Method
 from assay.accuracy.methods.network_agreement import NetworkAgreement
 from assay.accuracy.methods.nuclear_norm import NuclearNorm
 from assay.accuracy.methods.reference_accuracy import ReferenceAccuracy
 from assay.accuracy.methods.thresholded_confidence import ThresholdedConfidence
 from assay.accuracy.methods.thresholded_entropy import ThresholdedEntropy
+from assay.accuracy.methods.weighted_nuclear_norm import WeightedNuclearNorm
 
 METHODS: tuple[type[Method], ...] = (
     ReferenceAccuracy,
@@ -21,6 +26,10 @@ METHODS: tuple[type[Method], ...] = (
     CalibratedConfidence,
     LabelShift,
     NuclearNorm,
+    WeightedNuclearNorm,
+    MatrixNorm,
+    EnergyGap,
+    Dispersion,
     CalibratedVolatility,
     NetworkAgreement,
 )
@@ -30,13 +39,18 @@ __all__ = [
     "METHODS",
     "AverageConfidence",
     "CalibratedConfidence",
+    "CalibratedSignal",
     "CalibratedVolatility",
     "DifferenceOfConfidences",
+    "Dispersion",
+    "EnergyGap",
     "LabelShift",
+    "MatrixNorm",
     "Method",
     "NetworkAgreement",
     "NuclearNorm",
     "ReferenceAccuracy",
     "ThresholdedConfidence",
     "ThresholdedEntropy",
+    "WeightedNuclearNorm",
 ]
