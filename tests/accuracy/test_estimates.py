@@ -34,7 +34,7 @@ def reference():
 def test_without_a_shift_every_method_finds_the_accuracy(reference):
     operational = blurred_classes(COUNT, 1)
     result = estimate_accuracy(reference, operational, other=(reference, operational))
-    assert len(result.estimates) == 14
+    assert len(result.estimates) == 16
     for estimate in result.estimates:
         if estimate.note:
             assert estimate.method in SIGNALS

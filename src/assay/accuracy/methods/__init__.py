@@ -15,6 +15,8 @@ from assay.accuracy.methods.nuclear_norm import NuclearNorm
 from assay.accuracy.methods.reference_accuracy import ReferenceAccuracy
 from assay.accuracy.methods.thresholded_confidence import ThresholdedConfidence
 from assay.accuracy.methods.thresholded_entropy import ThresholdedEntropy
+from assay.accuracy.methods.thresholded_transport import ThresholdedTransport
+from assay.accuracy.methods.transported_confidence import TransportedConfidence
 from assay.accuracy.methods.weighted_nuclear_norm import WeightedNuclearNorm
 
 METHODS: tuple[type[Method], ...] = (
@@ -25,6 +27,8 @@ METHODS: tuple[type[Method], ...] = (
     ThresholdedEntropy,
     CalibratedConfidence,
     LabelShift,
+    TransportedConfidence,
+    ThresholdedTransport,
     NuclearNorm,
     WeightedNuclearNorm,
     MatrixNorm,
@@ -52,5 +56,7 @@ __all__ = [
     "ReferenceAccuracy",
     "ThresholdedConfidence",
     "ThresholdedEntropy",
+    "ThresholdedTransport",
+    "TransportedConfidence",
     "WeightedNuclearNorm",
 ]
