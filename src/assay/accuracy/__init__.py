@@ -8,6 +8,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from assay.accuracy.companions import companions
 from assay.accuracy.counts import PredictionCounts
 from assay.accuracy.estimator import AccuracyEstimator, estimate_accuracy
 from assay.accuracy.result import AccuracyEstimate, AccuracyEstimates
@@ -18,6 +19,7 @@ __all__ = [
     "AccuracyEstimates",
     "AccuracyEstimator",
     "PredictionCounts",
+    "companions",
     "estimate_accuracy",
     "name",
     "parts",

@@ -1,5 +1,7 @@
 """Ways to estimate accuracy without labels, one per file. A new one is a file and a line in METHODS."""
 
+from assay.accuracy.methods.agreement_line_direct import AgreementLineDirect
+from assay.accuracy.methods.agreement_line_simple import AgreementLineSimple
 from assay.accuracy.methods.average_confidence import AverageConfidence
 from assay.accuracy.methods.calibrated_confidence import CalibratedConfidence
 from assay.accuracy.methods.calibrated_signal import CalibratedSignal
@@ -36,11 +38,15 @@ METHODS: tuple[type[Method], ...] = (
     Dispersion,
     CalibratedVolatility,
     NetworkAgreement,
+    AgreementLineSimple,
+    AgreementLineDirect,
 )
 """In the order of the table of estimates."""
 
 __all__ = [
     "METHODS",
+    "AgreementLineDirect",
+    "AgreementLineSimple",
     "AverageConfidence",
     "CalibratedConfidence",
     "CalibratedSignal",
