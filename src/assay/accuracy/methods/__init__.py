@@ -9,6 +9,7 @@ from assay.accuracy.methods.calibrated_volatility import CalibratedVolatility
 from assay.accuracy.methods.difference_of_confidences import DifferenceOfConfidences
 from assay.accuracy.methods.dispersion import Dispersion
 from assay.accuracy.methods.energy_gap import EnergyGap
+from assay.accuracy.methods.importance_weighting import ImportanceWeighting
 from assay.accuracy.methods.label_shift import LabelShift
 from assay.accuracy.methods.matrix_norm import MatrixNorm
 from assay.accuracy.methods.method import Method
@@ -28,6 +29,7 @@ METHODS: tuple[type[Method], ...] = (
     ThresholdedConfidence,
     ThresholdedEntropy,
     CalibratedConfidence,
+    ImportanceWeighting,
     LabelShift,
     TransportedConfidence,
     ThresholdedTransport,
@@ -54,6 +56,7 @@ __all__ = [
     "DifferenceOfConfidences",
     "Dispersion",
     "EnergyGap",
+    "ImportanceWeighting",
     "LabelShift",
     "MatrixNorm",
     "Method",
