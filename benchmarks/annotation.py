@@ -170,7 +170,7 @@ def report(people: list[Annotator], folder: Path, elapsed: float, asked: argpars
     print(f"{len(people)} annotators, {asked.kills} kills: {len(rows)} labels, {len(confirmed)} confirmed")
     print(f"lost {len(lost)}, doubled {doubled}, never confirmed {len(strangers)}")
     retries = sum(person.retries for person in people)
-    print(f"{retries} requests sent again; {len(rows) / elapsed:.0f} labels a second")
+    print(f"{retries} requests sent again; {len(rows) / elapsed:.0f} labels per second")
     for name, part in (("all", times), ("without those that met a kill", calm)):
         middle, high, top = np.quantile(part, [0.5, 0.95, 1.0]) * 1000
         print(f"round trip in ms, {name}: median {middle:.0f}, 95th percentile {high:.0f}, longest {top:.0f}")

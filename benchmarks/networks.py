@@ -1,10 +1,13 @@
 """Networks that several benchmarks share."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+import assay
 
 WIDTHS = (16, 32, 64)
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -74,3 +77,86 @@ def _loaded(blocks: int, weights: Path | None, classes: int) -> ResNet:
         state = torch.load(weights, map_location="cpu", weights_only=True)["state_dict"]
         network.load_state_dict({name.removeprefix("module."): tensor for name, tensor in state.items()})
     return network.eval()
+
+
+def mnist_ann() -> nn.Module:
+    """The volatility paper's ANN (Table I): 784-128-64-10."""
+    return nn.Sequential(
+        *(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
+    )
+
+
+def mnist_cnn() -> nn.Module:
+    """The volatility paper's CNN (Table I): two convolutions, a hidden layer of 128."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(3136, 128), nn.ReLU(), nn.Linear(128, 10)),
+    )
+
+
+def lenet(classes: int) -> nn.Module:
+    """The safety-monitor paper's LeNet: about 120,000 parameters, 128 neurons in the last hidden layer."""
+    return nn.Sequential(
+        *(nn.Conv2d(3, 16, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, classes)),
+    )
+
+
+def mlp(inputs: int, width: int, depth: int, classes: int) -> nn.Module:
+    layers: list[nn.Module] = [nn.Flatten()]
+    for size, following in pairwise([inputs, *[width] * depth]):
+        layers += [nn.Linear(size, following), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(width, classes))
+
+
+class Sentences(nn.Module):
+    """A MiniLM encoder cut after some layers, its token vectors averaged, and a head with 64 features."""
+
+    def __init__(self, folder: Path, layers: int = 6) -> None:
+        super().__init__()
+        from transformers import AutoModel, AutoTokenizer
+
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
+        self.encoder = AutoModel.from_pretrained(folder, add_pooling_layer=False).eval()
+        self.encoder.encoder.layer = self.encoder.encoder.layer[:layers]
+        self.config = self.encoder.config
+        self.head: nn.Module = nn.Identity()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.encoder.get_input_embeddings()
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        mask = inputs["attention_mask"][:, :, None].float()
+        return self.head((self.encoder(**inputs).last_hidden_state * mask).sum(1) / mask.sum(1))
+
+
+def minilm_classifier(
+    folder: Path, train: tuple[list[str], Tensor], cache: Path, layers: int = 6
+) -> assay.Network:
+    """MiniLM with a head trained on `train`; the head is cached."""
+    module = Sentences(folder, layers)
+    network = assay.Network.from_huggingface(module, module.tokenizer, max_length=64, batch_size=50)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        head = nn.Sequential(nn.Linear(384, 64), nn.Tanh(), nn.Linear(64, 2))
+        if cache.exists():
+            head.load_state_dict(torch.load(cache, weights_only=True))
+        else:
+            fit_head(head, network.observe(train[0]).logits, train[1])
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            torch.save(head.state_dict(), cache)
+    module.head = head.eval()
+    return assay.Network.from_huggingface(module, module.tokenizer, max_length=64, batch_size=50)
+
+
+def fit_head(head: nn.Module, vectors: Tensor, labels: Tensor, epochs: int = 30) -> None:
+    optimiser = torch.optim.Adam(head.parameters(), 1e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs * -(-len(labels) // 64))
+    for _ in range(epochs):
+        for part in torch.randperm(len(labels)).split(64):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(head(vectors[part]), labels[part]).backward()
+            optimiser.step()
+            schedule.step()

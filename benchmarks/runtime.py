@@ -238,7 +238,7 @@ async def _load(port: int, clients: int, seconds: float, rows: int = 1) -> tuple
 
 
 def service_figures(seconds: float, rounds: int) -> None:
-    """All services in turn, so that whatever else the machine does meets all.
+    """All services in turn, so that other work on the machine affects all alike.
 
     The server computes in one process, so that on an idle machine its throughput is one over the CPU seconds
     of a request; those are also known where the machine is not idle.

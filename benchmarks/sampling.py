@@ -7,7 +7,7 @@
     python benchmarks/sampling.py table
 
 Problems: markov-core, markov-full (exact by dynamic programming) and toy (exact by enumeration, made by
-benchmarks/papers/omniinput.py toy, and looked up there instead of evaluated anew). Each run appends a line
+benchmarks/papers/omniinput.py toy, and looked up there instead of evaluated again). Each run appends a line
 per checkpoint (evaluations double) to a file in --cache, so that runs may be split; assay's stop when two
 checkpoints in a row are within the goal. `table` prints what is there. Not part of the test suite.
 """
@@ -134,7 +134,7 @@ def plain(problem: str, evaluations: int, seeds: int) -> None:
     """The paper's PTHR: 16 replicas, geometric ladder, single-site moves, swaps every 1,000.
 
     All seeds run side by side in numpy with exact differences or looked-up outputs, which gives the same
-    chain as evaluating the model anew and is counted as such. Reweighted on fine bins, and on the reported
+    chain as evaluating the model again and is counted as such. Reweighted on fine bins, and on the reported
     ones.
     """
     edges, exact = exact_of(problem)
@@ -247,7 +247,7 @@ def language(problem: str, evaluations: int, seeds: range, ensembles: int, sampl
 
 
 def speed(model: str, data: Path, seconds: float) -> None:
-    """Replica-steps a second, and the share of time outside the model's forward."""
+    """Replica-steps per second, and the share of time outside the model's forward."""
     if model == "toy":
         toy = toy_language_model(trained_toy(CACHE))
         cases = {
@@ -270,16 +270,19 @@ def speed(model: str, data: Path, seconds: float) -> None:
             )
             found = dist.diagnostics
             print(
-                f"{name}, {len(found['betas']) * ensembles} rows a call: "
-                f"{found['evaluations'] / found['seconds']:,.0f} replica-steps a second, "
+                f"{name}, {len(found['betas']) * ensembles} rows per call: "
+                f"{found['evaluations'] / found['seconds']:,.0f} replica-steps per second, "
                 f"{found['share_outside_model']:.1%} of the time outside the forward"
             )
 
 
 def table() -> None:
     """For every method and problem, the evaluations after which every later checkpoint is within 0.1 nats."""
+    results = CACHE / "sampling.jsonl"
+    if not results.exists():
+        sys.exit(f"expected results in {results}, found none; run plain, blackbox or language first")
     found: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
-    for line in (CACHE / "sampling.jsonl").read_text().splitlines():
+    for line in results.read_text().splitlines():
         entry = json.loads(line)
         key = entry["method"], entry["problem"]
         found.setdefault(key, {}).setdefault(entry["seed"], {})[entry["evaluations"]] = entry["worst"]

@@ -62,14 +62,14 @@ def watch(window: int, batch: int, updates: int, times: int = 3) -> float:
 
 
 def memory(window: int) -> None:
-    """Bytes of the rolling window alone; the watch also keeps the reference's margins, 8 bytes a row."""
+    """Bytes of the rolling window alone; the watch also keeps the reference's margins, 8 bytes per row."""
     margins = np.random.default_rng(0).uniform(size=2 * window)
     tracemalloc.start()
     rolling = RollingVolatility(window)
     rolling.extend(margins.tolist())
     used = tracemalloc.get_traced_memory()[0] - sys.getsizeof(0)
     tracemalloc.stop()
-    print(f"memory, window {window:,}: {used / window:.0f} bytes a row, {used / 1e6:.2f} MB")
+    print(f"memory, window {window:,}: {used / window:.0f} bytes per row, {used / 1e6:.2f} MB")
 
 
 def whole_memory(window: int) -> None:

@@ -1,4 +1,4 @@
-"""Every benchmark and paper script starts: `--help` parses, imports and ends with status 0."""
+"""Every benchmark and paper script starts (`--help`), and has a small run in benchmarks/small_runs.py."""
 
 import runpy
 import sys
@@ -8,6 +8,12 @@ import pytest
 
 HERE = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS = [path for path in sorted(HERE.rglob("*.py")) if "__main__" in path.read_text(encoding="utf-8")]
+
+
+def test_every_script_has_a_small_run():
+    listed = runpy.run_path(str(HERE / "small_runs.py"))["RUNS"]
+    assert {HERE / f"{name}.py" for name in listed} | {HERE / "small_runs.py"} == set(SCRIPTS)
+    assert all(listed.values())
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: str(path.relative_to(HERE)))

@@ -123,7 +123,7 @@ REFUSED = {
     "Mahalanobis": (lambda: Mahalanobis(network=SOME, magnitude=0.01), "gradient"),
     "MonteCarloDropout": (lambda: monitors.MonteCarloDropout(SOME), "runs a network again"),
     "ODIN": (lambda: monitors.ODIN(SOME), "gradient"),
-    "Rule": (lambda: monitors.Rule(lambda trace: trace.logits[:, 0] > 0), "code of its user"),
+    "Rule": (lambda: monitors.Rule(lambda trace: trace.logits[:, 0] > 0), "user code"),
     "AnyOf": (lambda: monitors.AnyOf([Energy(), monitors.ODIN(SOME)]), "gradient"),
     "TemperatureScaled": (lambda: monitors.TemperatureScaled(monitors.ODIN(SOME)), "gradient"),
 }
@@ -281,8 +281,12 @@ def test_the_exported_guard_follows_the_same_protocol(guard, path):
         assert torch.equal(one.judge(trace).alarm, guard(images(9)).alarm)
         assert torch.equal(one.answer(images(9)).verdict.alarm, one(images(9)).alarm)
         assert one.watching(SOME.layers).layers == SOME.layers
+    assert guard.separable
+    assert not exported.separable
     with pytest.raises(UndecidedError, match="keep_inputs=True"):
         exported.judge(SOME.observe(images(9)))
+    with pytest.raises(InputError, match="timed apart, as 'exported', got OnnxGuard"):
+        assay.run_benchmark({"exported": exported}, [])
 
 
 def test_a_guard_watches_further_layers_and_stays_the_same_guard(guard):

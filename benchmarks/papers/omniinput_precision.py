@@ -30,7 +30,7 @@ from omniinput_options import run
 
 
 def toy(asked: argparse.Namespace) -> None:
-    """Sampled curves, from all kept inputs and from 50 a bin, beside the enumerated one."""
+    """Sampled curves, from all kept inputs and from 50 per bin, beside the enumerated one."""
     model = models.trained_toy(asked.cache)
     outputs = models.toy_enumeration(model, asked.cache).numpy()
     edges, counts, good = _counted(outputs, asked.cache / "toy-counts.npz")
@@ -46,10 +46,10 @@ def toy(asked: argparse.Namespace) -> None:
     curves = {"all kept inputs": assay.precision_recall(dist, divisible_by_30)}
     items = assay.choose_items(dist, 50)
     labels = items.to_frame().assign(score=divisible_by_30(items.inputs).numpy(), annotator="rule")
-    curves["50 a bin"] = assay.precision_recall(dist, labels)
+    curves["50 per bin"] = assay.precision_recall(dist, labels)
     for name, curve in curves.items():
         _beside(name, curve, exact, exact_recall)
-    figure = curves["50 a bin"].plot()
+    figure = curves["50 per bin"].plot()
     known = np.isfinite(exact_recall)
     figure.axes[0].plot(
         exact_recall[known] / math.log(10),
@@ -178,7 +178,7 @@ def mnist(asked: argparse.Namespace) -> None:
 
 
 def _most_confident(curves: dict[str, assay.PrecisionRecall]):
-    """Judged inputs of each network's most confident bins, with their scores: a row a network (Fig. 10)."""
+    """Judged inputs of each network's most confident bins, with their scores: a row per network (Fig. 10)."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 0.85 * len(curves)), layout="constrained")
@@ -292,7 +292,7 @@ def _key_words(asked: argparse.Namespace, dist: assay.OutputDistribution, model:
 
 
 def _without_keys(inputs: np.ndarray, keys: np.ndarray, model: Sentiment) -> str:
-    """What becomes of the logit when the strongest single token gives way to [MASK]."""
+    """What becomes of the logit when the strongest single token is replaced by [MASK]."""
     tokens = torch.from_numpy(inputs[:16])
     ends = [
         torch.full((len(tokens), 1), end)
@@ -308,7 +308,7 @@ def _without_keys(inputs: np.ndarray, keys: np.ndarray, model: Sentiment) -> str
 
 
 def _log_odds(train: pd.DataFrame) -> "pd.Series[float]":
-    """How much more often a word stands in positive sentences than in negative ones (at least 20 in all)."""
+    """How much more often a word occurs in positive sentences than in negative ones (at least 20 in all)."""
     split: Callable[[str], set[str]] = lambda text: set(re.findall(r"[a-z]+", text.lower()))  # noqa: E731
     counts = [
         train[train["label"] == label]["sentence"].map(split).explode().value_counts() for label in (0, 1)

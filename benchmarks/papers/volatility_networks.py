@@ -242,7 +242,7 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*", default=list(RECIPES), help="which of ann, cnn, vgg to train")
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--cache", type=Path, default=CACHE)
-    parser.add_argument("--epochs", type=int, default=None, help="at most so many further epochs in this run")
+    parser.add_argument("--epochs", type=int, default=None, help="the most further epochs in this run")
     arguments = parser.parse_args()
     for chosen in arguments.names:
         train(chosen, arguments.data, arguments.cache, arguments.epochs)

@@ -1,7 +1,7 @@
 """assay: how far a neural network can be trusted when there are no labels.
 
-The public names stand in `__init__.pyi`, once. Each loads from its room on first use, so that `import assay`
-costs next to nothing.
+The public names are listed in `__init__.pyi`, once. Each loads from its package on first use, so that
+`import assay` is fast.
 """
 
 import lazy_loader

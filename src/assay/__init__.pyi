@@ -1,4 +1,4 @@
-"""Every public name, once. `assay/__init__.py` loads each from its room on first use (see lazy_loader)."""
+"""Every public name, once. `assay/__init__.py` loads each from its package on first use (see lazy_loader)."""
 
 from . import accuracy as accuracy
 from . import benchmark as benchmark
@@ -6,6 +6,7 @@ from . import check as check
 from . import data as data
 from . import errors as errors
 from . import faults as faults
+from . import guard as guard
 from . import mira as mira
 from . import monitors as monitors
 from . import omniinput as omniinput

@@ -190,7 +190,7 @@ def _umask() -> int:
 
 
 def _spec(tensor: torch.Tensor) -> TensorSpec:
-    """Where safetensors finds a contiguous tensor, which must exist until it is written."""
+    """The address of a contiguous tensor for safetensors; the tensor must exist until it is written."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     return TensorSpec(
         dtype=dtype, shape=tuple(tensor.shape), data_ptr=tensor.data_ptr(), data_len=tensor.nbytes

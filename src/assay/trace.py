@@ -15,7 +15,7 @@ from assay.storage import storable
 from assay.table import tabled
 
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
-"""What a network takes: one tensor, or a dict of tensors, with one row per input."""
+"""The inputs of a network: one tensor, or a dict of tensors, with one row per input."""
 
 
 @storable("Trace")

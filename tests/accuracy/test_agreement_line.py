@@ -130,7 +130,7 @@ def network(*, dropout):
 def test_one_network_becomes_several(dropout):
     inputs = torch.randn(50, 6)
     subject = network(dropout=dropout)
-    here, there = companions(subject, inputs, inputs, copies=3, seed=1)
+    here, there = companions(subject, inputs, inputs, versions=3, seed=1)
     assert len(here) == len(there) == 3
     for one, other in zip(here, there, strict=True):
         torch.testing.assert_close(one.logits, other.logits)  # the same versions for both sets
@@ -144,11 +144,11 @@ def test_an_augmentation_is_any_function():
     subject = network(dropout=True)
     here, _ = companions(subject, inputs, inputs, augmentation=[torch.neg, torch.abs])
     torch.testing.assert_close(here[1].logits, subject.observe(inputs.abs()).logits)
-    same, _ = companions(subject, inputs, inputs, augmentation=torch.neg, copies=2)
+    same, _ = companions(subject, inputs, inputs, augmentation=torch.neg, versions=2)
     torch.testing.assert_close(same[0].logits, same[1].logits)
-    with pytest.raises(InputError, match="at least 2 copies"):
-        companions(subject, inputs, inputs, copies=1)
-    with pytest.raises(InputError, match="at least 2 copies"):
+    with pytest.raises(InputError, match="at least 2 versions"):
+        companions(subject, inputs, inputs, versions=1)
+    with pytest.raises(InputError, match="at least 2 versions"):
         companions(subject, inputs, inputs, augmentation=[torch.neg])
     with pytest.raises(InputError, match="floating-point"):
         companions(network(dropout=False), torch.ones(5, 6, dtype=torch.long), inputs)

@@ -288,8 +288,10 @@ def test_bad_input_gets_one_clear_sentence_before_any_work(guards, scenarios, ne
     bare = Guard(network, guards["maha"].monitor)
     with pytest.raises(NotFittedError, match="got 'bare' without threshold"):
         assay.run_benchmark({"maha": guards["maha"], "bare": bare}, scenarios)
-    with pytest.raises(InputError, match="at least one"):
+    with pytest.raises(InputError, match="at least one guard"):
         assay.run_benchmark({}, scenarios)
+    with pytest.raises(InputError, match="as 'maha', got Mahalanobis"):
+        assay.run_benchmark({"maha": guards["maha"].monitor}, scenarios)
     with pytest.raises(InputError, match="at least one scenario"):
         assay.run_benchmark(guards, [])
     with pytest.raises(InputError, match="each name once"):

@@ -147,9 +147,8 @@ def test_every_option_of_a_reader_can_be_written_after_a_path():
         assert path_and_options(f"x?{name}={option.example}")[1][name] is not None
 
 
-@pytest.mark.parametrize("page", ["data.md", "command-line.md"])
-def test_the_documented_table_is_the_real_one(page):
-    rows = re.findall(r"^\| `(\w+)=(\S*)` \|[^|]*\| ([^|]*) \|", (DOCS / page).read_text(), re.M)
+def test_the_documented_table_is_the_real_one():
+    rows = re.findall(r"^\| `(\w+)=(\S*)` \|[^|]*\| ([^|]*) \|", (DOCS / "data.md").read_text(), re.M)
     takers = {
         name: [kind for kind, reader in ON_PATHS.items() if name in inspect.signature(reader).parameters]
         for name in OPTIONS

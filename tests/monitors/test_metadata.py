@@ -33,7 +33,7 @@ def test_two_monitors_need_what_either_needs():
         (Needs(inputs=True, labels=Labels.REQUIRED), "^$"),
         (STEP, "gradient"),
         (Needs(forward="2"), "runs a network again"),
-        (Needs(user_code=True), "code of its user"),
+        (Needs(user_code=True), "user code"),
     ],
 )
 def test_only_code_gradients_and_passes_stand_in_the_way_of_a_graph(needs, reason):

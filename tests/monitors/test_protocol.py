@@ -220,7 +220,7 @@ def test_saving_and_loading_give_the_same_scores(build, fitted, unseen, tmp_path
     monitor = fitted(build)
     path = tmp_path / "monitor.safetensors"
     if monitor.needs.user_code:
-        with pytest.raises(assay.AssayError, match="file can keep"):
+        with pytest.raises(assay.AssayError, match="can be saved"):
             assay.save(monitor, path)
         return
     assay.save(monitor, path)

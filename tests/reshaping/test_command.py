@@ -86,7 +86,7 @@ def test_what_cannot_match_cannot_be_decided(folder):
     assay.save(test[test.labels == 0], folder / "poor.trace")
     done = run(folder / "poor.trace", folder / "0.hist")
     assert done.exit_code == 3
-    assert "would do" in done.stdout or "no epsilon below" in done.stdout
+    assert "is enough" in done.stdout or "no epsilon below" in done.stdout
     facts = json.loads(run(folder / "poor.trace", folder / "0.hist", "--json").stdout)
     assert facts["least_epsilon"] > 0.01
 

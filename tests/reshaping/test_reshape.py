@@ -187,7 +187,7 @@ def test_the_same_seed_keeps_the_same_points(scene):
 def test_where_nothing_matches_the_error_says_why_and_what_would_do(scene):
     test, _, operational, _ = scene
     poor = test[test.labels == 0]
-    with pytest.raises(assay.CannotMatchError, match="would do") as caught:
+    with pytest.raises(assay.CannotMatchError, match="is enough") as caught:
         assay.reshape(poor, operational, epsilon=0.02)
     error = caught.value
     assert isinstance(error, InputError)

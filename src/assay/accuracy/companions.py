@@ -11,10 +11,10 @@ from assay.network import Network, perturbable, replaced
 from assay.network.taps import has_dropout
 from assay.trace import Inputs, Trace
 
-FEWEST_COPIES = 2
+FEWEST_VERSIONS = 2
 """With the network itself that makes three, the fewest that have a line."""
 NOISE_STEP = 0.05
-"""Noise of the k-th copy: k times this, in standard deviations of the reference inputs."""
+"""Noise of the k-th version: k times this, in standard deviations of the reference inputs."""
 
 Augmentation: TypeAlias = Callable[[Any], Any]
 
@@ -25,43 +25,43 @@ def companions(
     operational: Any,
     *,
     augmentation: Augmentation | Sequence[Augmentation] | None = None,
-    copies: int = 4,
+    versions: int = 4,
     seed: int = 0,
 ) -> tuple[list[Trace], list[Trace]]:
-    """What `copies` versions of the network say about both sets of inputs: pass the result as `other=`.
+    """What `versions` versions of the network say about both sets of inputs: pass the result as `other=`.
 
     A version is the network under one dropout mask, the same for both sets, if the module has dropout; or
-    the network behind an augmentation of its inputs: your function (or a list, one for each copy), and
-    without one, noise of 5 % of the spread of the reference inputs for the first copy, 10 % for the second,
-    and so on. Costs a forward pass over both sets for each copy.
+    the network behind an augmentation of its inputs: your function (or a list, one for each version), and
+    without one, noise of 5 % of the spread of the reference inputs for the first version, 10 % for the second,
+    and so on. Costs a forward pass over both sets for each version.
 
     Baek et al. (2022) compare networks that were trained apart; versions of one network err alike more often.
     """
     if augmentation is None and has_dropout(network.module):
-        _check_copies(copies)
-        return _thinned(network, reference, copies, seed), _thinned(network, operational, copies, seed)
-    changes = _changes(network, reference, augmentation, copies, seed)
+        _check_count(versions)
+        return _thinned(network, reference, versions, seed), _thinned(network, operational, versions, seed)
+    changes = _changes(network, reference, augmentation, versions, seed)
     found = [[network.observe(change(inputs)) for change in changes] for inputs in (reference, operational)]
     return found[0], found[1]
 
 
-def _thinned(network: Network, inputs: Any, copies: int, seed: int) -> list[Trace]:
-    return [Trace(logits) for logits in network.dropout_logits(network.encode(inputs), copies, seed)]
+def _thinned(network: Network, inputs: Any, versions: int, seed: int) -> list[Trace]:
+    return [Trace(logits) for logits in network.dropout_logits(network.encode(inputs), versions, seed)]
 
 
 def _changes(
     network: Network,
     reference: Any,
     augmentation: Augmentation | Sequence[Augmentation] | None,
-    copies: int,
+    versions: int,
     seed: int,
 ) -> list[Augmentation]:
     if augmentation is None:
-        _check_copies(copies)
+        _check_count(versions)
         spread = float(perturbable(network.encode(reference)).double().std())
-        return [_noise(network, NOISE_STEP * (k + 1) * spread, seed + k) for k in range(copies)]
-    chosen = [augmentation] * copies if callable(augmentation) else list(augmentation)
-    _check_copies(len(chosen))
+        return [_noise(network, NOISE_STEP * (k + 1) * spread, seed + k) for k in range(versions)]
+    chosen = [augmentation] * versions if callable(augmentation) else list(augmentation)
+    _check_count(len(chosen))
     return chosen
 
 
@@ -79,6 +79,8 @@ def _standard_normal(like: Tensor, seed: int) -> Tensor:
     return torch.randn(like.shape, generator=generator).to(like)
 
 
-def _check_copies(copies: int) -> None:
-    if copies < FEWEST_COPIES:
-        raise InputError(f"expected at least {FEWEST_COPIES} copies of the network, got {copies}; make more")
+def _check_count(versions: int) -> None:
+    if versions < FEWEST_VERSIONS:
+        raise InputError(
+            f"expected at least {FEWEST_VERSIONS} versions of the network, got {versions}; make more"
+        )

@@ -1,4 +1,4 @@
-"""Sums over operational predictions: all that must leave a device to estimate its accuracy."""
+"""Sums over operational predictions, which are all that a device must send."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ from assay.volatility.certainty import Doubles
 @storable("accuracy.PredictionCounts")
 @dataclass(frozen=True, eq=False)
 class PredictionCounts:
-    """What an AccuracyEstimator needs of some rows; counts of disjoint rows are merged with `+`.
+    """Sums over some rows for an AccuracyEstimator; merge those of disjoint rows with `+`.
 
-    Contains sums per method and no row. `estimator` is the fingerprint of the fitted estimator that made
-    them: sums made by different estimators do not add up.
+    Contains one array of sums per method, and no rows. `estimator` is the fingerprint of the fitted estimator
+    that made them: sums made by different estimators do not add up.
     """
 
     sums: Mapping[str, Doubles]

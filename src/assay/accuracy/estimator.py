@@ -1,4 +1,4 @@
-"""One call, one table: the accuracy in operation by every method."""
+"""The accuracy in operation, by every method."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from assay.volatility.certainty import Doubles
 
 FEWEST_REFERENCE_ROWS = 20
 LONGEST_WINDOW = 1000
-"""Rows per log VC, where there are as many and nobody asks for another number."""
+"""Rows per log VC by default, if there are that many."""
 _NOT_ADDITIVE = "needs all rows at once: use estimate_accuracy"
 
 
@@ -54,8 +54,8 @@ def estimate_accuracy(
 class AccuracyEstimator:
     """Every method, fitted on the reference; after that it needs only sums of operational predictions.
 
-    Save it, send it to the devices, let each `count` there, add the counts, `estimate` here. This works for
-    all methods, and only log VC loses by it: each device counts whole windows and drops the rest.
+    Save it and send it to the devices; let each `count`, add the counts, and `estimate` from the sum. This
+    works for all methods; only log VC loses rows, since each device counts whole windows and drops the rest.
 
     `window`: rows per log VC (default: 1,000, or the whole reference if it is shorter). `seed`: for the noise
     on the logits that stands in for perturbed Traces.
@@ -132,10 +132,10 @@ class AccuracyEstimator:
         return estimator
 
     def expect_fitted(self) -> None:
-        """An error unless `fit` was called."""
+        """Raise an error unless `fit` was called."""
         if not self.methods_:
             raise NotFittedError(
-                "expected a fitted AccuracyEstimator, got one that is not; call fit(reference) first"
+                "expected a fitted AccuracyEstimator, got an unfitted one; call fit(reference) first"
             )
 
     def _counts_of(self, predictions: Predictions, at_once: Iterable[Method] = ()) -> PredictionCounts:

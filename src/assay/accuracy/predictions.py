@@ -1,4 +1,4 @@
-"""What an estimate is based on: predictions in operation, and on the reference also which are right."""
+"""Predictions, in operation without labels and on the reference with labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -124,7 +124,7 @@ class LabelledPredictions:
 
 @dataclass(frozen=True, eq=False)
 class AccuracyReference:
-    """All that methods may learn from."""
+    """The data that methods learn from."""
 
     labelled: LabelledPredictions
     """The clean reference; with the other networks' predictions, where there are several."""

@@ -33,7 +33,7 @@ def category_figure(means: pd.DataFrame) -> "Figure":
 
 
 def cost_figure(facts: pd.DataFrame) -> "Figure":
-    """What detection costs: mean MCC, time per input and memory, one row per guard, the best on top."""
+    """Mean MCC, time per input and memory, one row per guard, the best on top."""
     from matplotlib.figure import Figure
 
     ordered = facts.sort_values("specific_mcc", ignore_index=True)

@@ -1,4 +1,4 @@
-"""How certain a guard's mean MCC over scenarios is: the scenarios are fixed, the rows are random."""
+"""The standard error of a guard's mean MCC over scenarios: the scenarios are fixed, the rows random."""
 
 import math
 

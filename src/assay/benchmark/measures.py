@@ -145,9 +145,9 @@ def _mcc_of_counts(pairs: NDArray[np.intp], counts: NDArray[Any]) -> Numbers:
     counts = np.asarray(counts, dtype=np.float64)
     total = counts.sum(axis=1)
     right = counts[:, pairs[:, 0] == pairs[:, 1]].sum(axis=1)
-    truth, said = counts @ classes[pairs[:, 0]], counts @ classes[pairs[:, 1]]
-    covariance = right * total - (truth * said).sum(axis=1)
-    spread = np.sqrt(total**2 - (said**2).sum(axis=1)) * np.sqrt(total**2 - (truth**2).sum(axis=1))
+    truth, answers = counts @ classes[pairs[:, 0]], counts @ classes[pairs[:, 1]]
+    covariance = right * total - (truth * answers).sum(axis=1)
+    spread = np.sqrt(total**2 - (answers**2).sum(axis=1)) * np.sqrt(total**2 - (truth**2).sum(axis=1))
     return _ratio(covariance, spread)
 
 

@@ -16,7 +16,7 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 
 class Outcome(IntEnum):
-    """What kind of reaction it was: the first two are alarms, and the true ones are right."""
+    """The kind of reaction: the first two are alarms, and the true ones are right."""
 
     TRUE_POSITIVE = 0
     FALSE_POSITIVE = 1

@@ -1,4 +1,4 @@
-"""What a benchmark found, and which monitor to ship."""
+"""BenchmarkResult: every measure, and which monitor to ship."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -125,11 +125,13 @@ class BenchmarkResult:
         lucky = facts.index[~sure | (facts["specific_mcc"] < FAINT)]
         if len(lucky) == len(facts):
             return "No monitor did clearly better than chance: do not rely on any of them for these faults."
-        said = [f"of the {len(facts)} monitors {len(lucky)} did no better than chance"] if len(lucky) else []
+        findings = []
+        if len(lucky):
+            findings.append(f"of the {len(facts)} monitors {len(lucky)} did no better than chance")
         weak = self.by_category().set_index("guard").drop(columns="all").max()
         if blind := [str(category) for category in weak.index[weak < FAINT]]:
-            said.append(f"no monitor sees {' or '.join(blind)} (best MCC below {FAINT})")
-        words = "; ".join(said)
+            findings.append(f"no monitor sees {' or '.join(blind)} (best MCC below {FAINT})")
+        words = "; ".join(findings)
         return f"{words[0].upper()}{words[1:]}." if words else ""
 
     def _rivals(self) -> str:

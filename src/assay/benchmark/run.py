@@ -21,7 +21,7 @@ from assay.benchmark.result import BenchmarkResult
 from assay.benchmark.scenario import NO_LABEL, Scenario
 from assay.engine import checked_engine, mapped
 from assay.errors import InputError, NotFittedError
-from assay.guard import CANCELLED, Guard
+from assay.guard import CANCELLED, AnyGuard, Guard
 from assay.network.inputs import batches
 from assay.statistics import check_level
 from assay.table import tabled
@@ -79,7 +79,7 @@ def run_benchmark(
 
 @dataclass(frozen=True, eq=False)
 class Readout:
-    """What one guard said about every row of a scenario, and how long it took."""
+    """One guard's predictions, scores and alarms for every row of a scenario, and the seconds they took."""
 
     predictions: NDArray[np.int64]
     confidences: NDArray[np.float64]
@@ -181,9 +181,9 @@ def _row(
         row |= all_measures(prefix, should, outcomes, readout.scores, settings)
     labels, answers = scenario.labels.numpy(), np.where(readout.alarm, CANCELLED, readout.predictions)
     clean = ~is_fault
-    for title, said in (("model_mcc", readout.predictions), ("system_mcc", answers)):
-        row |= answer_mcc(title, labels, said, settings)
-        row |= answer_mcc(f"clean_{title}", labels[clean], said[clean], settings)
+    for title, given in (("model_mcc", readout.predictions), ("system_mcc", answers)):
+        row |= answer_mcc(title, labels, given, settings)
+        row |= answer_mcc(f"clean_{title}", labels[clean], given[clean], settings)
     return row | {
         "clean_false_alarms": float(readout.alarm[clean].mean()) if clean.any() else float("nan"),
         "accuracy": float(correct.mean()),
@@ -201,9 +201,14 @@ def _check(
     level: float,
     resamples: int,
 ) -> None:
-    if not guards or not all(isinstance(guard, Guard) for guard in guards.values()):
-        raise InputError("expected guards as a dict of name to assay.Guard with at least one")
+    if not guards:
+        raise InputError("expected at least one guard, got none; pass {'name': guard}")
     for name, guard in guards.items():
+        if not isinstance(guard, AnyGuard) or not guard.separable:
+            raise InputError(
+                f"expected an assay.Guard, whose network and monitor can be timed apart, as {name!r}, got "
+                f"{type(guard).__name__}; pass {{'name': guard}}"
+            )
         if guard.threshold is None:
             raise NotFittedError(
                 f"expected calibrated guards, got {name!r} without threshold; call calibrate(trace) first"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @storable("Check")
 @dataclass(frozen=True, eq=False)
 class Check:
-    """What `check_network` found. `guard` and `watch` are calibrated and ready to be saved and shipped.
+    """The findings of `check_network`. `guard` and `watch` are calibrated and ready to be saved and shipped.
 
     `monitorability` is None if it could not be measured; its gate says why. `shuffle` is not a gate but a
     second opinion, None for inputs whose values cannot be exchanged, such as token ids.
@@ -63,7 +63,7 @@ class Check:
         words = {
             True: "Every gate passed.",
             False: "A gate failed: do not ship this network as it is.",
-            None: "A gate is undecided: this data is too little to ship the network or to reject it.",
+            None: "A gate is undecided: there is too little data to ship or to reject the network.",
         }[self.passed]
         return "\n\n".join([words, *(gate.words for gate in self.gates)])
 

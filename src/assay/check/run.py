@@ -199,12 +199,12 @@ def _mira_gate(found: MiraResult | None, reason: str, least: float) -> Gate:
         return Gate("monitorability (MIRA)", math.nan, UNKNOWN, least, wanted, None, words)
     low, high = found.interval
     passed = decided(found.interval, least)
-    said = {
+    verdict = {
         True: "inputs that cross a decision boundary look unusual from inside: a monitor can see them",
         False: "wrong inputs hardly look unusual from inside, so no monitor of this layer will see much",
         None: "these test inputs are too few to tell whether wrong inputs look unusual from inside",
     }[passed]
-    words = f"The MIRA score is {found.score:.3g} ({low:.3g} to {high:.3g}): {said}."
+    words = f"The MIRA score is {found.score:.3g} ({low:.3g} to {high:.3g}): {verdict}."
     return Gate("monitorability (MIRA)", found.score, found.interval, least, wanted, passed, words)
 
 
@@ -212,7 +212,7 @@ def _detection_gate(result: BenchmarkResult, least: float) -> Gate:
     value = float(result.by_guard().set_index("guard")["specific_mcc"][result.best])
     low, high = result.interval(result.best)
     passed = decided((low, high), least)
-    said = {
+    verdict = {
         True: "it is the guard to ship",
         False: "too little to rely on; try other layers or monitors",
         None: f"too few test inputs to tell whether that is at least {least:g}; gather more",
@@ -220,7 +220,7 @@ def _detection_gate(result: BenchmarkResult, least: float) -> Gate:
     words = (
         f"Of {len(result.guards)} monitors {result.best} agrees best with the faults of "
         f"{result.table['scenario'].nunique()} scenarios (mean MCC {value:.2f}, 95 % interval {low:.2f} to "
-        f"{high:.2f}; 0 is guessing): {said}."
+        f"{high:.2f}; 0 is guessing): {verdict}."
     )
     return Gate("detection (mean MCC)", value, (low, high), least, f"at least {least:g}", passed, words)
 

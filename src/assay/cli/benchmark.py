@@ -147,7 +147,7 @@ def _monitor(name: str, network: "Network") -> Any:
 
 
 def _data(train: str, validation: str | None, test: str, seed: int) -> tuple[Any, Any, Any]:
-    """What monitors learn from, what thresholds come from, and what faults are made of: all apart."""
+    """Data to fit monitors on, to set thresholds with and to make faults from, with no row in two of them."""
     from assay.cli.network_reference import TRAIN, data_at
     from assay.data.apart import check_apart
 

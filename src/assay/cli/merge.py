@@ -55,12 +55,12 @@ def check_each_once(files: list[Path]) -> None:
             content = hashlib.blake2b(path.read_bytes()).digest()
             if content in seen:
                 again = "it twice" if path == seen[content] else f"the same in {seen[content]} and in {path}"
-                raise InputError(f"expected {path} once, got {again}; pass what each device counted once")
+                raise InputError(f"expected {path} once, got {again}; pass the counts of each device once")
             seen[content] = path
 
 
 def _load_counts(path: Path) -> Any:
-    """What can be added: the file's object, or the histogram in it."""
+    """The counts in a file: its object, or the histogram in it."""
     import assay
     from assay.accuracy import PredictionCounts
     from assay.operation import WatchRecord

@@ -75,7 +75,7 @@ def mira(
 
 
 def _data(train: str, test: str) -> tuple[Any, Any]:
-    """What networks learned from and what they are tested on, with no row in both."""
+    """The training data and the test data, with no row in both."""
     from assay.cli.network_reference import TRAIN, data_at
     from assay.data.apart import check_apart
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from assay.cli.path_options import path_and_options, said_for_paths
+from assay.cli.path_options import errors_in_path_syntax, path_and_options
 from assay.errors import InputError, MissingLabelsError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _labelled_at(source: str, part: int) -> Any:
     if source == "digits" and not Path(source).exists():
         return data.digits()[part]
     path, options = path_and_options(source)
-    with said_for_paths(path):
+    with errors_in_path_syntax(path):
         return data.read(path, **options)
 
 
@@ -93,7 +93,7 @@ def _inputs_at(source: str) -> Any:
 
     path, options = path_and_options(source)
     options.pop("classes", None)  # without labels there are no classes to number
-    with said_for_paths(path):
+    with errors_in_path_syntax(path):
         return data.read_inputs(path, **options)
 
 

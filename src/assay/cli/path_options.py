@@ -16,7 +16,7 @@ SEPARATORS = {"tab": "\t", r"\t": "\t", "blank": " "}
 
 @dataclass(frozen=True)
 class PathOption:
-    """How the text after `name=` becomes what a reader takes."""
+    """An option of a reader: how the text after `name=` becomes its value."""
 
     parse: Callable[[str], Any]
     wanted: str
@@ -85,8 +85,8 @@ def path_and_options(source: str) -> tuple[str, dict[str, Any]]:
 
 
 @contextmanager
-def said_for_paths(path: str) -> Iterator[None]:
-    """Errors of readers with their arguments as one writes them after a path."""
+def errors_in_path_syntax(path: str) -> Iterator[None]:
+    """Errors of readers, with arguments written as options after a path."""
     try:
         yield
     except InputError as error:
@@ -95,8 +95,8 @@ def said_for_paths(path: str) -> Iterator[None]:
         if first is None:
             raise
         name, value = first["name"], first["value"] or OPTIONS[first["name"]].example
-        said = re.sub(ARGUMENT, lambda found: f"?{found['name']}={found['value'].lower()}", message)
-        raise type(error)(f"{said} (options follow the path: {path}?{name}={value.lower()})") from error
+        message = re.sub(ARGUMENT, lambda found: f"?{found['name']}={found['value'].lower()}", message)
+        raise type(error)(f"{message} (options follow the path: {path}?{name}={value.lower()})") from error
 
 
 ARGUMENT = rf'\b(?P<name>{"|".join(OPTIONS)})=(?P<quote>["\']?)(?P<value>[\w.]*)(?P=quote)'

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What the model argument names."""
+    """The kind of model that the argument names."""
 
     output = "output"
     language = "language-model"

@@ -14,8 +14,8 @@ def check_apart(first: Any, second: Any, names: tuple[str, str]) -> None:
     """Refuse two sets with the same rows."""
     if have_same_rows(first, second):
         raise InputError(
-            f"expected {names[1]} with rows of its own, got those of {names[0]}; keep some rows apart, since "
-            "a fit to a row tells little about others"
+            f"expected {names[1]} with rows of its own, got those of {names[0]}; hold some rows out, since "
+            "a score on fitted rows tells little about new ones"
         )
 
 

@@ -14,7 +14,7 @@ def monitorability(setting: Setting) -> Section:
         name: shuffle_score(network, setting.test[0], seed=setting.seed)
         for name, network in setting.networks.items()
     }
-    said = ", ".join(
+    scores = ", ".join(
         f"{name} {score.score:.3f} (95 % interval {score.interval[0]:.3f} to {score.interval[1]:.3f})"
         for name, score in shuffled.items()
     )
@@ -26,7 +26,7 @@ def monitorability(setting: Setting) -> Section:
         "digit, so that no monitor of that layer could notice; 2 is three times as strange. "
         f"{result.summary()}\n\n"
         "The shuffle score is a second opinion: the chance that the network is less sure about digits whose "
-        f"pixels were exchanged with those of other digits than about real ones (0.5 is guessing): {said}. "
+        f"pixels were exchanged with those of other digits than about real ones (0.5 is guessing): {scores}. "
         "Over 40 networks it tracked how well failures were detected better than the MIRA score did (rank "
         "correlation 0.80 against 0.21; docs/papers/mira.md)."
     )

@@ -1,4 +1,4 @@
-"""Where long loops run: this process, local processes, or the machines of a Ray cluster."""
+"""Engines for long loops: this process, local processes, or the machines of a Ray cluster."""
 
 from assay.engine.mapping import ENGINES, checked_engine, mapped
 from assay.engine.progress import progress

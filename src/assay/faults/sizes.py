@@ -1,4 +1,4 @@
-"""How the published severities carry over to other image sizes.
+"""Published severities, applied to other image sizes.
 
 Hendrycks and Dietterich 2019 state intensities (noise, brightness, contrast) as shares of the range and
 lengths (radii, shifts) in pixels of a 224x224 image. Intensities stay as published at every size. Lengths

@@ -65,7 +65,7 @@ def stuck_sensor(table: Tensor, severity: int, generator: torch.Generator) -> Te
 
 
 def _count(share: float, severity: int, features: int) -> int:
-    """That share of the features, and with few of them at least one more for every severity."""
+    """The number of features in this share; if they are few, at least one more for every severity."""
     return min(features, max(severity, round(share * features)))
 
 

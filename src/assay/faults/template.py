@@ -24,7 +24,7 @@ Corrupt: TypeAlias = Callable[[Tensor, int, torch.Generator], Tensor]
 
 
 class Template(Protocol):
-    """What every fault has; `kind` says what inputs it takes: "image", "tabular" or "text"."""
+    """The attributes of every fault; `kind` is the kind of input it takes: "image", "tabular" or "text"."""
 
     @property
     def name(self) -> str: ...

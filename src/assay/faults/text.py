@@ -72,7 +72,7 @@ def truncation(texts: list[str], severity: int, _: np.random.Generator) -> list[
 
 
 def _chosen(lengths: NDArray[Any], share: float, generator: np.random.Generator) -> NDArray[np.bool_]:
-    """That share of the items of every text, rounded up, by their random rank within it."""
+    """Mask of a share of the items of every text, rounded up, by their random rank within it."""
     text = np.arange(len(lengths)).repeat(lengths)
     order = np.lexsort((generator.random(len(text)), text))
     rank = np.empty(len(text), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The protocol of a guard: all that Watch, the service and the commands ask of it, wherever it runs."""
+"""The protocol of a guard: what Watch, the service and the commands use, in torch or in ONNX."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,29 +14,34 @@ class AnyGuard(ABC):
     """A network and its monitor as one system: `Guard` in torch, `OnnxGuard` as one exported graph."""
 
     def __call__(self, inputs: Any) -> Verdict:
-        """Predict and judge: a batch of one or of many."""
+        """Predict and judge a batch of inputs."""
         return self.answer(inputs).verdict
 
     @abstractmethod
     def answer(self, inputs: Any) -> Answer:
-        """Predict and judge; with the Trace and the seconds it took."""
+        """Predict and judge; also returns the Trace and the seconds it took."""
 
     @abstractmethod
     def judge(self, trace: Trace) -> Verdict:
-        """Scores and alarms for what the network did; UndecidedError where the Trace lacks something."""
+        """Scores and alarms for a Trace; UndecidedError if the Trace lacks something."""
 
     @abstractmethod
     def watching(self, layers: Sequence[str]) -> Self:
-        """The same guard, whose answers also contain these layers if it can still add any."""
+        """The same guard, whose answers also contain these layers if it can add any."""
 
     @abstractmethod
     def decided_threshold(self) -> Tensor:
-        """The threshold, one number or one per class; a clear error where there is none yet."""
+        """The threshold, one number or one per class; an error if there is none yet."""
 
     @property
     @abstractmethod
     def layers(self) -> tuple[str, ...]:
         """The layers whose features an answer contains."""
+
+    @property
+    @abstractmethod
+    def separable(self) -> bool:
+        """Whether network and monitor can be run and timed apart, as the benchmark does."""
 
     @property
     @abstractmethod
@@ -46,10 +51,10 @@ class AnyGuard(ABC):
     @property
     @abstractmethod
     def network_fingerprint(self) -> str:
-        """A hash of the network, by which bins know theirs."""
+        """A hash of the network, by which bins recognise it."""
 
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """A hash of network, fitted monitor and threshold, by which counts know their guard; an exported
-        guard keeps it."""
+        """A hash of network, fitted monitor and threshold, by which counts recognise the guard; an
+        exported guard has the same one."""

@@ -149,7 +149,7 @@ def _example(guard: "Guard", example: Any) -> Inputs:
         return inputs
     if not guard.network.form:
         raise InputError(
-            "expected a network that has seen inputs, whose form the graph needs, got one that has not; "
+            "expected inputs to take shape and type from, got a network that has observed none; "
             "pass export(path, example=inputs[:1])"
         )
     return zeros_of(guard.network.form, 1)
@@ -192,7 +192,7 @@ def _at_opset(network: NetworkGraph, judge: Any) -> Any:
 
 
 def _describe(model: Any, guard: "Guard") -> None:
-    """What a reader of the file needs to know about the guard, as metadata."""
+    """Metadata about the guard, for readers of the file."""
     import onnx
 
     facts = {

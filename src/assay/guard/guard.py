@@ -27,8 +27,8 @@ from assay.trace import Inputs, Trace
 class Guard(AnyGuard):
     """`guard(inputs)` predicts, and raises the alarm where the monitor's score is above the threshold.
 
-    The threshold comes from `calibrate`, or you pass it: one number, or one per predicted class. Anything
-    not finite (an input, a logit, a feature, a score) is an alarm, never a pass.
+    The threshold comes from `calibrate`, or you pass it: one number, or one per predicted class. A value that
+    is not finite (in an input, a logit, a feature or a score) raises the alarm.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Guard(AnyGuard):
         return self
 
     def answer(self, inputs: Any) -> Answer:
-        """Predict on the module's device, and judge; with the Trace and the seconds each took."""
+        """Predict on the module's device, and judge; also returns the Trace and the seconds of each."""
         self.decided_threshold()  # before any work is done
         start = perf_counter()
         trace = self.observe(inputs)
@@ -105,12 +105,12 @@ class Guard(AnyGuard):
         return Answer(verdict, trace, observed - start, perf_counter() - observed)
 
     def observe(self, inputs: Any) -> Trace:
-        """The network's part of a call: a Trace with everything that the monitor and the alarm need."""
+        """The network's half of a call: a Trace with everything that the monitor and the alarm need."""
         keep_inputs = self.monitor.needs.inputs or not self.network.embeds
         return self.network.observe(inputs, keep_inputs=keep_inputs, allow_nonfinite=True)
 
     def judge(self, trace: Trace) -> Verdict:
-        """The monitor's part of a call: scores and alarms for what the network did."""
+        """The monitor's half of a call: scores and alarms for a Trace."""
         threshold = self.decided_threshold()
         scores, predictions = self.scores(trace), trace.predictions
         if threshold.ndim == 1:
@@ -151,6 +151,10 @@ class Guard(AnyGuard):
     @property
     def layers(self) -> tuple[str, ...]:
         return self.network.layers
+
+    @property
+    def separable(self) -> bool:
+        return True
 
     @property
     def monitor_name(self) -> str:
@@ -203,7 +207,7 @@ def _class_thresholds(trace: Trace, scores: Tensor, rate: float, level: float | 
 
 
 def _conformal_rank(count: int, rate: float, level: float | None) -> int:
-    """Which of `count` scores, the smallest being the first, keeps the promised rate; count + 1 if none."""
+    """The rank, counted from the smallest of `count` scores, that keeps the rate; count + 1 if none does."""
     if level is None:
         return math.ceil((count + 1) * (1 - rate) - 1e-9)  # 1e-9: 0.95 * 20 is 19, whatever floats say
     ranks = np.arange(1, count + 1)
@@ -212,7 +216,7 @@ def _conformal_rank(count: int, rate: float, level: float | None) -> int:
 
 
 def _conformal_threshold(scores: Tensor, rate: float, level: float | None) -> float:
-    """The k-th smallest score that keeps the promised rate; infinity where no finite one does."""
+    """The k-th smallest score that keeps the rate; infinity if no finite one does."""
     rank = _conformal_rank(len(scores), rate, level)
     if rank > len(scores):
         return math.inf
@@ -220,7 +224,7 @@ def _conformal_threshold(scores: Tensor, rate: float, level: float | None) -> fl
 
 
 def _floating_parts(trace: Trace, layers: Sequence[str]) -> list[Tensor]:
-    """Everything of a Trace that might not be finite."""
+    """The parts of a Trace that might not be finite."""
     inputs: Inputs = trace.inputs if trace.inputs is not None else {}
     parts = [trace.logits, *(trace.layer(layer) for layer in layers)]
     parts += [inputs] if isinstance(inputs, Tensor) else list(inputs.values())

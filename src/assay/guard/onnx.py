@@ -22,10 +22,10 @@ from assay.trace import Trace
 
 
 class OnnxGuard(AnyGuard):
-    """What `Guard.export` wrote, ready to judge: `guard(inputs)` gives the same Verdict.
+    """A guard written by `Guard.export`: `guard(inputs)` gives the same Verdict.
 
     `metadata` contains threshold, calibration, layers, the monitor and versions. `layers` are those whose
-    features the file puts out: none unless it was exported with features=True.
+    features the file outputs: none unless it was exported with features=True.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -47,7 +47,7 @@ class OnnxGuard(AnyGuard):
         self.session = OnnxSession(graph, [*OUTPUTS, *features])
 
     def answer(self, inputs: Any) -> Answer:
-        """Predict and judge in one pass; the Trace contains what the file puts out."""
+        """Predict and judge in one pass; the Trace contains the outputs of the file."""
         start = perf_counter()
         tensors = encoded(inputs)
         outputs = self.session(tensors) if isinstance(tensors, Tensor) else self.session(**tensors)
@@ -57,7 +57,7 @@ class OnnxGuard(AnyGuard):
         return Answer(verdict, trace, perf_counter() - start, 0.0)
 
     def judge(self, trace: Trace) -> Verdict:
-        """Judge the inputs that the Trace was made of: the graph begins with them."""
+        """Judge the inputs of the Trace, since the graph starts from them."""
         if trace.inputs is None:
             raise UndecidedError(
                 "expected a Trace with its inputs, all that an exported guard can judge, got one without; "
@@ -66,7 +66,7 @@ class OnnxGuard(AnyGuard):
         return self(trace.inputs)
 
     def watching(self, layers: Sequence[str]) -> Self:
-        """Itself: a graph puts out the layers it was exported with."""
+        """Itself: a graph outputs only the layers it was exported with."""
         return self
 
     def decided_threshold(self) -> Tensor:
@@ -76,6 +76,10 @@ class OnnxGuard(AnyGuard):
     def layers(self) -> tuple[str, ...]:
         names = self.session.names
         return tuple(name.removeprefix(FEATURES) for name in names if name.startswith(FEATURES))
+
+    @property
+    def separable(self) -> bool:
+        return False
 
     @property
     def monitor_name(self) -> str:

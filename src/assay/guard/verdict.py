@@ -1,4 +1,4 @@
-"""What a guard says of some inputs."""
+"""Verdict: the predictions, scores and alarms of a guard."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ from assay.table import tabled
 from assay.trace import Trace
 
 CANCELLED = -1
-"""What stands in `accepted_predictions` where the guard raised the alarm."""
+"""The value in `accepted_predictions` where the guard raised the alarm."""
 
 
 @storable("Verdict")
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """What the guard says of N inputs: the network's predictions, the monitor's scores, and the alarms."""
+    """A guard's verdict on N inputs: the network's predictions, the monitor's scores, and the alarms."""
 
     predictions: Tensor
     scores: Tensor

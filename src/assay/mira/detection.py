@@ -1,4 +1,4 @@
-"""How well a network's failures can be detected: three monitors, tuned on noise (MIRA, Section 4.1)."""
+"""Detection of a network's failures by three monitors, tuned on noise (MIRA, Section 4.1)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

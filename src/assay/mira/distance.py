@@ -87,7 +87,7 @@ class FeatureDistance:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What fitting had to change, and whether there are enough rows for the dimension."""
+        """Sentences about what fitting had to change, and about too few rows for the dimension."""
         sentences = []
         if self.dimensions < self.width:
             sentences.append(

@@ -119,7 +119,7 @@ def _training_warning(sweep: Sweep) -> tuple[str, ...]:
     """The paper has one dataset; on unseen rows the baseline is higher."""
     if not sweep.tested_on_training:
         return ()
-    return ("test inputs are the training inputs, which flatters the score; pass rows of their own",)
+    return ("test inputs are the training inputs, which flatters the score; pass other rows",)
 
 
 def _order_warning(sweep: Sweep) -> tuple[str, ...]:

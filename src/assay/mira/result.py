@@ -67,8 +67,8 @@ class MiraResult:
             else "Inputs that cross its decision boundary look no more unusual from inside than clean ones: "
             "do not rely on a monitor of this layer."
             if high <= 0
-            else "The interval contains 0: with these test inputs it cannot be told whether wrong inputs "
-            "look unusual from inside."
+            else "The interval contains 0: these test inputs do not show whether wrong inputs look unusual "
+            "from inside."
         )
         weakest = self.per_class.iloc[int(self.per_class["score"].fillna(np.inf).argmin())]
         words = (

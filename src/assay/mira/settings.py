@@ -27,7 +27,7 @@ class MiraSettings:
     steps: int = 30
     """Number of perturbation sizes in the range."""
     seed: int = 0
-    """Of the bootstrap, of random signs, and of the sample on which the range is first looked for."""
+    """Seed of the bootstrap, of random signs, and of the sample on which the range is first searched."""
     epsilon_range: tuple[float, float] | None = None
     """(smallest, largest) perturbation size, instead of searching for it."""
     weight: Weight | None = None
@@ -41,9 +41,9 @@ class MiraSettings:
     high: float | None = None
     """Largest value that a perturbed input may take."""
     covariance: str = "tied"
-    """One for all classes, "tied", or "per_class"."""
+    """One covariance for all classes ("tied"), or one for each ("per_class")."""
     estimator: str = "empirical"
-    """Of the covariance: "empirical", "ledoit_wolf" or "oas"."""
+    """Estimator of the covariance: "empirical", "ledoit_wolf" or "oas"."""
     reference: ReferenceClass = "nearest"
     """The class that distances are measured to: the "nearest" or the "predicted" one."""
     still: Still = "drop"
@@ -53,9 +53,9 @@ class MiraSettings:
     tolerance: float = 5e-3
     """Relative error allowed in the smallest perturbation size."""
     resamples: int = 1000
-    """Bootstrap draws behind the intervals."""
+    """Number of bootstrap draws for the intervals."""
     level: float = 0.95
-    """Of the intervals."""
+    """Probability with which the intervals hold."""
 
     def __post_init__(self) -> None:
         check_norm(self.norm)

@@ -50,7 +50,7 @@ class ShuffleScore:
             else "inputs whose parts do not belong together look more normal to it than real ones: do not "
             "rely on a monitor of its outputs"
             if high < 0.5
-            else "with these inputs it cannot be told whether it reacts at all"
+            else "these inputs do not show whether it reacts at all"
         )
         return (
             "The network's energy separates inputs from inputs with shuffled values with an AUROC of "

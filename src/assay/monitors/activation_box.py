@@ -47,10 +47,10 @@ class ActivationBox(Monitor):
     all classes together (the benchmark does not say whether it fits per class). Isomap keeps `landmarks`
     points.
 
-    Rows teach their predicted class; where labels are known, misclassified rows teach none. Boxes come from
-    at most `limit` rows per class. A class without rows gets the score UNSEEN, the largest, and `remedy_`
-    names it. A box that is flat in a neuron (one row, constant feature) is measured in hundredths of that
-    neuron's range over all classes. Isomap adds O(landmarks * d) to the cost of a score.
+    Rows count for their predicted class; where labels are known, misclassified rows are left out. Boxes come
+    from at most `limit` rows per class. A class without rows gets the score UNSEEN, the largest, and
+    `remedy_` names it. A box that is flat in a neuron (one row, constant feature) is measured in hundredths
+    of that neuron's range over all classes. Isomap adds O(landmarks * d) to the cost of a score.
     """
 
     metadata = Metadata(

@@ -29,9 +29,9 @@ class ActivationPattern(Monitor):
     patterns are kept as bits and compared by exclusive or and a count of ones, which gives the distance
     itself instead of one yes or no per radius.
 
-    Rows teach their predicted class; where labels are known, misclassified rows teach none. With `limit`, at
-    most that many rows per class, sampled uniformly, teach. A class without rows scores one more than there
-    are neurons, and `remedy_` names it.
+    Rows count for their predicted class; where labels are known, misclassified rows are left out. With
+    `limit`, at most that many rows per class, sampled uniformly, count. A class without rows scores one more
+    than there are neurons, and `remedy_` names it.
 
     >>> features = torch.tensor([[1.0, 0.0, 2.0], [0.5, 0.0, 3.0], [0.0, 9.0, 0.0]])
     >>> trace = Trace(torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), {"penultimate": features})

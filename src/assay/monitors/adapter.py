@@ -93,7 +93,7 @@ def adapt(detector: Any, **settings: Any) -> Adapter:
     That is pytorch-ood's interface: z of shape (N, d), y one class per row, scores that are higher for
     outliers. `reads` says what z is: the features of `layer`, or "logits". Classes are the labels, or the
     predictions where there are none. The detector is fitted in place, on all rows at once or on at most
-    `limit` of them. It cannot be saved, since assay writes no pickles; saved results know it by `name`.
+    `limit` of them. It cannot be saved, since assay writes no pickles; saved results identify it by `name`.
     """
     return Adapter(detector, **settings)
 

@@ -29,10 +29,10 @@ class GaussianInterval(Monitor):
     per class and neuron, and a vote of the neurons outside their interval. measure="excess" grades it:
     mean over j of (|z_j - mu_cj| / sigma_cj - k)^+.
 
-    From streamed sums, so fitting needs no sample: O(classes * d) memory. Rows teach their predicted class;
-    where labels are known, misclassified rows teach none. A neuron that is constant within a class is given a
-    hundredth of its spread over all classes; a class with one row, the whole of it. A class without rows
-    gets the largest score, 1 or for "excess" UNSEEN, and `remedy_` names it.
+    From streamed sums, so fitting needs no sample: O(classes * d) memory. Rows count for their predicted
+    class; where labels are known, misclassified rows are left out. A neuron that is constant within a class
+    is given a hundredth of its spread over all classes; a class with one row, the whole of it. A class
+    without rows gets the largest score, 1 or for "excess" UNSEEN, and `remedy_` names it.
     """
 
     metadata = Metadata(

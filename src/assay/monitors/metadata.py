@@ -1,4 +1,4 @@
-"""What a monitor needs, what it costs and where it comes from, stated once per class.
+"""The needs, costs and paper of a monitor, stated once per class.
 
 `tests/monitors/test_protocol.py` fails where a statement is wrong, and `docs/monitor_tables.py` writes the
 tables of docs/monitors.md from them.
@@ -34,7 +34,7 @@ class Needs:
     """Whether `score` reads `trace.inputs`."""
 
     inputs_in_fit: bool = False
-    """Whether `fit` reads them, too."""
+    """Whether `fit` reads them too."""
 
     forward: str = ""
     """Forward passes through a network per score, beyond the one that made the Trace."""
@@ -43,7 +43,7 @@ class Needs:
     """Backward passes per score."""
 
     user_code: bool = False
-    """Whether it calls code of the user, which no file can keep."""
+    """Whether it calls user code, which a file cannot contain."""
 
     def __or__(self, other: "Needs") -> "Needs":
         return Needs(
@@ -59,7 +59,7 @@ class Needs:
     def obstacle(self) -> str:
         """Why no exported graph can compute the score; empty where one can."""
         if self.user_code:
-            return "it calls code of its user, which no file can keep"
+            return "it calls user code, which a file cannot contain"
         if self.backward:
             return "it needs the network's gradient, which a graph for inference does not have"
         if self.forward:

@@ -1,6 +1,6 @@
 """The whole contract of a monitor. A monitor takes Traces and gives scores; a Guard decides.
 
-A new monitor is one file with one class that implements `_fit` and `_score`; everything every monitor owes
+A new monitor is one file with one class that implements `_fit` and `_score`; all that monitors share
 (checks, streaming, storage) is here.
 """
 

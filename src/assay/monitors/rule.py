@@ -17,7 +17,7 @@ class Rule(_UserCode):
 
     Model assertions (Kang et al. 2020), the rule-based monitors of the safety-monitor benchmark. The
     predicate gets the whole Trace and answers for each row from that row alone. It is code, so a Rule cannot
-    be saved (InputRange and AllowedClasses can), and saved results know it by `name`. `fit` learns nothing
+    be saved (InputRange and AllowedClasses can); saved results identify it by `name`. `fit` learns nothing
     and tries the predicate once.
     layers: those whose features the predicate reads. needs_inputs: whether it reads `trace.inputs`.
 

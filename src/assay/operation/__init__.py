@@ -1,4 +1,4 @@
-"""A guard in operation: what it sees is counted, watched and kept."""
+"""A guard in operation: counts, watches, and a file that keeps both."""
 
 from assay.operation.drift import DriftState, DriftWatch
 from assay.operation.watch import Watch, WatchState

@@ -40,7 +40,7 @@ FEWEST_BLOCKS = 20
 @storable("operation.DriftState")
 @dataclass(frozen=True)
 class DriftState:
-    """What the test knows after an update."""
+    """The state of the test after an update."""
 
     rows: int
     """Rows seen since the watch began or was reset."""

@@ -31,7 +31,7 @@ ESTIMATE_WINDOW = 1000
 
 @dataclass(frozen=True)
 class WatchState:
-    """What a watched guard has seen so far."""
+    """The counts and states of a watched guard so far."""
 
     predictions: int
     cancelled: int
@@ -98,7 +98,7 @@ class Watch(StreamWatch[WatchState]):
         return self.answer(inputs).verdict
 
     def answer(self, inputs: Any) -> Answer:
-        """Judge and count; with the Trace and the seconds it took."""
+        """Judge and count; also returns the Trace and the seconds it took."""
         answer = self.guard.answer(inputs)
         layers = () if self.bins is None else self.bins.layers
         seen = Trace(answer.trace.logits, {layer: answer.trace.layer(layer) for layer in layers})
@@ -243,14 +243,14 @@ def _fits(row: Trace, bins: Bins) -> bool:
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """The sum of two counts, either of which may not be there yet."""
+    """The sum of two counts, either of which may be None."""
     return other if one is None else one if other is None else one + other
 
 
 def _states(
     volatility: VolatilityWatch | None, drift: DriftWatch | None
 ) -> tuple[VolatilityState | None, DriftState | None]:
-    """What both know before any further row; an error where one is not calibrated, or they do not match."""
+    """The present state of both; an error if one is not calibrated, or if they do not match."""
     return (
         None if volatility is None else volatility.state_now(),
         None if drift is None else drift.update(np.zeros(0, bool), volatility),

@@ -1,4 +1,4 @@
-"""What a watched guard has counted, as one file."""
+"""WatchRecord: the counts of a watched guard, as one file."""
 
 import time
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What the columns of tables mean, with units, in words that need no paper."""
+"""The meanings of table columns, with units, in plain words."""
 
 from collections.abc import Iterable
 

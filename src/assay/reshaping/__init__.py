@@ -16,8 +16,8 @@ stands for what happens in operation.
 | trials | whether reshaping brings classes closer, over many trials |
 | figures | Figs. 3, 4a and 4b |
 
-The public names stand in `__init__.pyi` and load on first use, because the solver's own process imports this
-package and must start without torch.
+The public names are listed in `__init__.pyi` and load on first use, because the solver's own process imports
+this package and must start without torch.
 """
 
 import lazy_loader

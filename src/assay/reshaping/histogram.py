@@ -156,7 +156,7 @@ class Histogram:
         return Histogram(self.bins, counts, first, total, privacy)
 
     def summary(self) -> str:
-        """What was counted."""
+        """The counts in words."""
         occupied = int((self.window > 0).sum())
         text = f"{self.total:,} inputs were counted for {len(self.window)} neurons, in {occupied} bins. "
         if outside := int(self.outside.sum()):

@@ -23,7 +23,7 @@ class RatioIndicator(Protocol):
     def name(self) -> str: ...
 
     def parts(self, labels: Labels, predictions: Labels) -> tuple[Floats, Floats]:
-        """What each point adds to the numerator and to the denominator."""
+        """The contribution of each point to the numerator and to the denominator."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Ratio:
         return float(numerator.sum() / denominator.sum()) if denominator.any() else float("nan")
 
     def parts(self, labels: Labels, predictions: Labels) -> tuple[Floats, Floats]:
-        """What each point adds to the numerator and to the denominator."""
+        """The contribution of each point to the numerator and to the denominator."""
         truth, guess = np.asarray(labels), np.asarray(predictions)
         if truth.shape != guess.shape or truth.ndim != 1:
             raise InputError(

@@ -1,4 +1,4 @@
-"""How far an estimate on kept points could have come out otherwise.
+"""The uncertainty of an estimate on kept points.
 
 Two things are random: which points the test set happened to contain, and which inputs operation happened to
 see. Reshaping again for every resample would take hours; one regression step stands in for it. The
@@ -48,7 +48,7 @@ class ResampleJob(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Resampling:
-    """How many resamples, from which random numbers, and on which engine."""
+    """The number of resamples, their random numbers, and the engine."""
 
     resamples: int
     rng: np.random.Generator

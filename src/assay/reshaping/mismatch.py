@@ -1,4 +1,4 @@
-"""Why no subset of the test set is similar: which bins are in the way, and which epsilon would do."""
+"""Why no subset of the test set is similar: the bins in the way, and an epsilon that is large enough."""
 
 import numpy as np
 import pandas as pd
@@ -39,7 +39,7 @@ def mismatch(
     cells = _cells_in_the_way(bins, operational, problem, multipliers)
     names = ", ".join(f"{row.neuron} bin {row.bin}" for row in cells.head(3).itertuples())
     remedy = (
-        f"epsilon={_rounded_up(would_do)} would do (none below {least:.6g} can)"
+        f"epsilon={_rounded_up(would_do)} is enough (none below {least:.6g} is)"
         if would_do is not None
         else f"no epsilon below {least:.6g} can; use a larger epsilon, wider bins or a richer test set"
     )

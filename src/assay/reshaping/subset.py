@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @storable("Reshaping")
 @dataclass(frozen=True, eq=False)
 class Reshaping:
-    """Which test points are kept, and how good that provably is.
+    """The test points that are kept, and a proof of how good the choice is.
 
     `kept` is a mask over the test Trace; `bound` a proven upper limit on how many points any subset within
     `epsilon` can keep. `cells` is the bin of every test point and neuron.
@@ -116,7 +116,7 @@ class Reshaping:
         return OccupiedBins.of(self.cells.numpy(), self.operational)
 
     def summary(self) -> str:
-        """What was kept and what that means."""
+        """The number kept, and what it means."""
         share = self.number_kept / len(self.kept)
         proof = (
             "which is proven to be the most possible"
@@ -186,7 +186,7 @@ def reshape(
     same seed gives the same subset unless the time limit cut a search short.
 
     Time grows with points x neurons^2: about a second for 20,000 points and 20 neurons, about a minute for a
-    million. Raises `CannotMatchError` if no subset is similar; it says why, and which epsilon would do.
+    million. Raises `CannotMatchError` if no subset is similar; it says why, and which epsilon is enough.
     """
     _check_arguments(test, operational, epsilon, network, time_limit)
     start = time.monotonic()

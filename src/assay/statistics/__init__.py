@@ -1,4 +1,4 @@
-"""The statistics that several rooms need: intervals, bootstrap, AUROC, rank correlation and rank tests."""
+"""Statistics that several packages share: intervals, bootstrap, AUROC, rank correlation and rank tests."""
 
 from assay.statistics.auroc import Auroc, auroc
 from assay.statistics.bootstrap import poisson_counts, resampled_counts, resampled_means

@@ -1,4 +1,4 @@
-"""What would have been measured on other rows: rows drawn with replacement, as means or as counts."""
+"""Bootstrap: rows drawn with replacement, as means or as counts."""
 
 from typing import Any
 

@@ -11,7 +11,7 @@ Values = NDArray[np.float64]
 
 
 def overall_p_value(values: Values) -> float:
-    """That all treatments are alike: Friedman's test, or Wilcoxon's signed ranks for two treatments.
+    """The p-value of "all treatments are alike": Friedman's test; for two treatments Wilcoxon's signed ranks.
 
     1 where no case tells any two treatments apart.
     """

@@ -1,4 +1,4 @@
-"""Is accuracy falling? What a network's certainties say about it, without a single label."""
+"""Is accuracy falling? A signal from the network's certainties, without labels."""
 
 from assay.volatility.adapters import lightning_callback, trainer_callback
 from assay.volatility.certainty import local_volatilities, log_volatility, volatility_in_certainty

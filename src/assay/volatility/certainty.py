@@ -28,7 +28,7 @@ OFFSET = 1e-6
 FEWEST = 5
 """The smallest N with a central 60 %."""
 RESOLUTION = 2.0**-53
-"""What a margin of zero counts as in a numerator."""
+"""The value that stands for a margin of zero in a numerator."""
 
 Doubles = npt.NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""What all watches of a stream share: a state to ask for, an alarm, and counts that outlive the process."""
+"""The parents of all watches of a stream: state, alarm, and counts that outlive the process."""
 
 import os
 from abc import ABC, abstractmethod
@@ -16,11 +16,11 @@ from assay.storage import load, save
 from assay.table import tabled
 
 HISTORY = 1000
-"""How many windows or rounds a watch remembers."""
+"""Number of windows or rounds in the history."""
 
 
 class StreamState(Protocol):
-    """What a watch knows at some moment."""
+    """The state of a watch at some moment."""
 
     @property
     def alarm(self) -> bool: ...
@@ -37,7 +37,7 @@ class StreamWatch(ABC, Generic[State]):
 
     @abstractmethod
     def state_now(self) -> State:
-        """What is known of everything seen so far."""
+        """The state after everything seen so far."""
 
     @property
     def alarm(self) -> bool:
@@ -70,7 +70,7 @@ class StreamWatch(ABC, Generic[State]):
 
     @abstractmethod
     def _differences(self, record: Any) -> list[str]:
-        """What a record was counted with that is not this watch's."""
+        """Names of the settings in which a record differs from this watch."""
 
     @abstractmethod
     def _continue_from(self, record: Any) -> None: ...
@@ -107,7 +107,7 @@ class SequentialWatch(StreamWatch[State]):
 
     @abstractmethod
     def _reference_facts(self) -> tuple[Any, ...]:
-        """What the stream is compared with."""
+        """The clean reference, for the fingerprint."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -155,5 +155,6 @@ class SequentialWatch(StreamWatch[State]):
 
     def _not_calibrated(self, clean: str) -> NotFittedError:
         return NotFittedError(
-            f"expected a calibrated {type(self).__name__}, got one that is not; call calibrate({clean}) first"
+            f"expected a calibrated {type(self).__name__}, got an uncalibrated one; call calibrate({clean}) "
+            "first"
         )

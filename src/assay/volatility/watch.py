@@ -36,7 +36,7 @@ ALARMS = {
 @storable("volatility.VolatilityState")
 @dataclass(slots=True)
 class VolatilityState:
-    """What a watch knows after an update.
+    """The state of a watch after an update.
 
     One is made for every update, a hundred thousand times a second: not frozen, which would be four times
     slower.
@@ -179,7 +179,7 @@ class VolatilityWatch(SequentialWatch[VolatilityState]):
         return frame
 
     def summary(self, state: VolatilityState | None = None) -> str:
-        """What was seen so far; with `state`, the verdict of that state."""
+        """The stream so far in words; with `state`, the verdict of that state."""
         reference = self.reference
         state = state or self._state(self.bad_rows_)
         return (

@@ -10,7 +10,7 @@ class TooLarge(Exception):
 
 
 async def body_of(request: Request, most: int) -> AsyncIterator[bytes]:
-    """What a client sends, up to `most` bytes; a longer declared length is refused at once."""
+    """The body that a client sends, up to `most` bytes; a longer declared length is refused at once."""
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and (len(declared) > 18 or int(declared) > most):
         raise TooLarge

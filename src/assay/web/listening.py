@@ -19,7 +19,7 @@ IDLE_SECONDS = 15.0
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether only programs of this machine can reach what listens there."""
+    """Whether only programs on this machine can reach the address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -46,7 +46,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> str:
-    """What a client writes before the path."""
+    """The part of an address before the path."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

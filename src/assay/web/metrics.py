@@ -1,4 +1,4 @@
-"""What Prometheus reads about a guard in operation: one prefix, base units, never a label per neuron."""
+"""Metrics of a guard in operation for Prometheus: one prefix, base units, never a label per neuron."""
 
 import math
 from collections.abc import Iterable

@@ -3,7 +3,7 @@
 Two rules keep memory bounded. A request gets a slot only while fewer than `limits.waiting` others are
 unanswered; and all bodies together, including those still arriving, never take more memory than that many of
 the longest allowed. Other clients are told to retry later (503). A body that is still arriving takes no slot,
-so slow clients keep nobody out.
+so slow clients do not block others.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ log = logging.getLogger("assay.service")
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a client may ask for."""
+    """Limits on what a client may ask for."""
 
     body: int = 16 * 2**20
     """Most bytes per request, and per answer."""

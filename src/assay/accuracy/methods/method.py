@@ -21,7 +21,7 @@ class Method(ABC):
     name: ClassVar[str]
     assumption: ClassVar[str]
     counted: ClassVar[str]
-    """What it sums over operational rows."""
+    """The sums it takes over operational rows, in words."""
     additive: ClassVar[bool] = True
     """Whether sums of disjoint rows may be added; if not, the method needs all rows at once."""
 
@@ -53,7 +53,7 @@ class Method(ABC):
 
     @abstractmethod
     def sums(self, predictions: Predictions) -> Doubles:
-        """What it needs of these rows; sums of disjoint rows may be added."""
+        """Sums over these rows; those of disjoint rows may be added."""
 
     @abstractmethod
     def interval(self, sums: Doubles, rows: int, level: float) -> tuple[float, float, float]:

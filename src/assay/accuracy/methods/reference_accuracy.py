@@ -1,4 +1,4 @@
-"""The null: nothing has changed."""
+"""The baseline: nothing has changed."""
 
 import numpy as np
 

@@ -27,7 +27,7 @@ class ThresholdedTransport(TransportedConfidence):
         return TransportedConfidence.name
 
     def scores(self, predictions: Predictions) -> Doubles:
-        return np.asarray(self._given(predictions) >= self.cut_, float)
+        return np.asarray(self._label_probabilities(predictions) >= self.cut_, float)
 
     def interval(self, sums: Doubles, rows: int, level: float) -> tuple[float, float, float]:
         return super().interval(sums[1:], rows, level)

@@ -55,7 +55,7 @@ class TransportedConfidence(MeanScore):
         # Without an error nothing says how confident the network should be.
         wrong = bool((reference.correct == 0).any())
         self.temperature_ = _temperature(reference) if wrong else 1.0
-        given = np.sort(self._given(reference.predictions))
+        given = np.sort(self._label_probabilities(reference.predictions))
         self.cut_ = float(np.append(given, math.inf)[len(reference) - int(reference.correct.sum())])
 
     def obstacle(self, predictions: Predictions) -> str:
@@ -63,13 +63,13 @@ class TransportedConfidence(MeanScore):
         return "" if len(predictions) >= fewest else f"needs at least {fewest} rows at a time"
 
     def scores(self, predictions: Predictions) -> Doubles:
-        return self._given(predictions)
+        return self._label_probabilities(predictions)
 
     def sums(self, predictions: Predictions) -> Doubles:
-        given = self._given(predictions)
+        given = self._label_probabilities(predictions)
         return np.array([given.sum(), (given >= self.cut_).sum()])
 
-    def _given(self, predictions: Predictions) -> Doubles:
+    def _label_probabilities(self, predictions: Predictions) -> Doubles:
         """The calibrated probability of the label that each row is given."""
         calibrated = softmax(predictions.centred_logits / self.temperature_, axis=1)
         windows = max(1, round(len(calibrated) / self.rows_together_))

@@ -1,4 +1,4 @@
-"""What is lost by storing an image in less space: fewer pixels, or JPEG (Hendrycks and Dietterich 2019)."""
+"""The loss from storing an image in less space: fewer pixels, or JPEG (Hendrycks and Dietterich 2019)."""
 
 import math
 from collections.abc import Sequence

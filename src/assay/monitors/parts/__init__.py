@@ -1,4 +1,4 @@
-"""What monitors are built from; nothing in here is a monitor.
+"""The building blocks of monitors; nothing here is a monitor.
 
 - which rows count: class_rows; rows in bounded memory: reservoir, row_sample, row_blocks
 - statistics: moments, covariance, clusters, projection, head; search: nearest

@@ -29,7 +29,7 @@ COMPRESSION = 8
 
 @dataclass(frozen=True)
 class Training:
-    """How to train: what `Reconstruction` was asked for."""
+    """The training settings of `Reconstruction`."""
 
     epochs: int
     batch_size: int

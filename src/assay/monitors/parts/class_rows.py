@@ -1,4 +1,4 @@
-"""Which class a row is fitted under, which rows teach, and what a class that no row taught gets."""
+"""The class a row is fitted under, the rows that are learned from, and the score of a class without rows."""
 
 from collections.abc import Iterable, Iterator
 
@@ -19,13 +19,12 @@ def fitting_classes(trace: Trace) -> Tensor:
 
 
 def teaching(trace: Trace) -> Tensor:
-    """Mask of the rows that teach their predicted class: the correctly classified ones where labels are
-    known, else all."""
+    """Mask of the rows to learn from: the correctly classified ones where labels are known, else all."""
     return torch.ones(len(trace), dtype=torch.bool) if trace.labels is None else trace.correct
 
 
 def features_by_class(traces: Iterator[Trace], layer: str, limit: int | None, seed: int) -> dict[int, Tensor]:
-    """Features of the teaching rows per predicted class, at most `limit` each, sampled uniformly."""
+    """Features of the rows to learn from, per predicted class, at most `limit` each, sampled uniformly."""
     reservoirs: dict[int, Reservoir] = {}
     for trace in traces:
         rows = teaching(trace)
@@ -37,7 +36,7 @@ def features_by_class(traces: Iterator[Trace], layer: str, limit: int | None, se
 
 
 def unseen_remedy(seen: Iterable[int], count: int) -> str:
-    """For `remedy_`: the classes that no row taught; empty where there are none."""
+    """For `remedy_`: the classes without rows; empty where there are none."""
     missing = sorted(set(range(count)) - set(seen))
     if not missing:
         return ""
@@ -48,7 +47,7 @@ def unseen_remedy(seen: Iterable[int], count: int) -> str:
 
 
 def some_class(classes: object) -> None:
-    """A clear error where no row taught any class."""
+    """Raise an error if no class has rows."""
     if not classes:
         raise no_class()
 

@@ -1,4 +1,4 @@
-"""What output monitors make of logits, in double precision, without rounding sure predictions alike."""
+"""Functions of logits for output monitors, in double precision: sure predictions keep their order."""
 
 from dataclasses import dataclass
 

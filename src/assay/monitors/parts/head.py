@@ -42,7 +42,7 @@ class Head:
 
 
 class HeadFit:
-    """Least squares of the logits on the features, from sums over the rows that teach something.
+    """Least squares of the logits on the features, from sums over the rows that add information.
 
     Exact where the layer feeds the last Linear. Rows that the layer as known so far explains to rounding are
     passed over: for most it is known after the first thousands, and the rest cost N x d x C instead of

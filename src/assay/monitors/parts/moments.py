@@ -14,14 +14,14 @@ _PANEL = 128
 """Columns of a product computed at a time (see `add_products`)."""
 
 _FIRST_LOOK = 2048
-"""Rows (or four per feature, if that is more) from which it can be told how precise sums have to be."""
+"""Rows (or four per feature, if that is more) after which the precision that sums need is known."""
 
 _SINGLE = 16.0
 """Largest amplification (see `amplification`) at which rows are summed in single precision."""
 
 
 class ClassMoments:
-    """What Gaussian monitors need to know of N rows in C classes.
+    """Counts, means and scatter of N rows in C classes, for Gaussian monitors.
 
     Rows are taken relative to an anchor near their class mean (the class's mean in the first block that has
     it), so that nothing cancels however far the classes lie from the origin and from each other. Time is

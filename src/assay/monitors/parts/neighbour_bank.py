@@ -28,7 +28,7 @@ class _NeighbourBank(Monitor):
 
     @abstractmethod
     def _rows_to_keep(self, trace: Trace) -> Tensor:
-        """What the bank keeps of each row."""
+        """The part of each row that the bank keeps."""
 
     @abstractmethod
     def _compared(self, queries: Tensor) -> Tensor:

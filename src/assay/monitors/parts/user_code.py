@@ -1,4 +1,4 @@
-"""The parent of monitors that call code of the user: everything a monitor owes except files."""
+"""The parent of monitors that call user code: everything of a monitor except files."""
 
 import inspect
 from typing import Any, NoReturn
@@ -15,33 +15,33 @@ class _UserCode(Monitor):
     """Saving is an error that says why, and what to do instead."""
 
     instead: str
-    """The end of the sentence that saving answers with."""
+    """The end of the error of `save`: what to do instead."""
 
     code: str
     """The parameter that is the user's code."""
 
     name: str | None
-    """What the user calls it, by which results that are kept know it."""
+    """The name by which saved results identify it."""
 
     @property
     def nbytes(self) -> int:
         return 0
 
     def state(self) -> NoReturn:
-        raise StorageError(f"expected a monitor that a file can keep, got {self!r}; {self.instead}")
+        raise StorageError(f"expected a monitor that can be saved, got {self!r}; {self.instead}")
 
     def stated(self) -> dict[str, Any]:
-        """What it is known by: its name, which the user gives since code has no hash, and its settings."""
+        """Its identity: the name, since code has no hash, and the settings."""
         if not self.name:
             raise InputError(
-                f"expected a {type(self).__name__} with a name where results are kept, got {self!r}, whose "
-                "code nothing tells from other code; pass name=, and another one when the code changes"
+                f"expected a {type(self).__name__} with a name: code has no hash to save results under, "
+                f"got {self!r}; pass name=, and change it when the code changes"
             )
         names = [name for name in inspect.signature(type(self)).parameters if name != self.code]
         return {name: getattr(self, name) for name in names} | {"learned": self._learned()}
 
     def _learned(self) -> dict[str, Any]:
-        """What of the fitted state can be hashed."""
+        """The part of the fitted state that can be hashed."""
         return {}
 
     def __repr__(self) -> str:

@@ -99,7 +99,7 @@ class Question:
         return ImportanceThenTempering(language, kernels, plan, budget, generator)
 
     def keeper(self) -> Keeper:
-        """What writes and reads the checkpoints of the run."""
+        """The writer and reader of the run's checkpoints."""
         method = f"{self.sampler} {self.kernels}"
         model = None if self.checkpoint is None else model_identity(self.output_fn, self.relaxed)
         return Keeper(self.checkpoint, self.checked_space, method, model, self.checkpoint_every)

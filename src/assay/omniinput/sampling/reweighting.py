@@ -2,8 +2,8 @@
 
 The weighted histogram analysis method (Ferrenberg and Swendsen 1989) on bins so fine that it equals MBAR
 (Shirts and Chodera 2008); with one bin per sample it is MBAR. Reweighting on the reported bins is biased by
-0.3 to 2.8 nats (sampling notes) and is not offered. Implemented here because the solver of pymbar needs every
-sample in memory and is far too slow inside a bootstrap; the tests compare the two.
+0.3 to 2.8 nats (docs/papers/omniinput.md) and is not offered. Implemented here because the solver of pymbar
+needs every sample in memory and is far too slow inside a bootstrap; the tests compare the two.
 """
 
 from dataclasses import dataclass
@@ -96,7 +96,7 @@ class Nearby:
 
 
 def log_mixture(outputs: Array, betas: Array, draws: Array, free_energies: Array) -> Array:
-    """ln sum_k N_k e^(f_k - beta_k z): minus the log weight of a sample with output z (sampling notes)."""
+    """ln sum_k N_k e^(f_k - beta_k z): minus the log weight of a sample with output z."""
     return np.asarray(logsumexp(np.log(draws) + free_energies - outputs[:, None] * betas, axis=1))
 
 

@@ -9,7 +9,7 @@ Every program of this solver has the same shape, with a few hundred cells and up
                 0 <= x <= upper,  0 <= t <= allowance * z
 
 Mehrotra's predictor-corrector method needs, per step, one Cholesky factorisation with as many rows as there
-are cells, and the Gram matrix of the patterns. Hand-written because no library at hand uses that shape: the
+are cells, and the Gram matrix of the patterns. Hand-written because no library uses that shape: the
 interior point of HiGHS took 6.4 s for 20,000 points and 50 s for 100,000, its simplex longer, and general
 sparse products are seven times slower than the joint histograms that make up this Gram matrix. HiGHS still
 does the exact search, and checks this file in the tests. Whatever comes out is only ever used together with a
@@ -58,7 +58,7 @@ class Variables:
 
 @dataclass(eq=False)
 class Iterate(Variables):
-    """Where the method stands, with the distances to upper limits and how far it has come."""
+    """The present point of the method, with the distances to upper limits and the progress."""
 
     x_slack: Floats
     t_slack: Floats
@@ -77,7 +77,7 @@ class Iterate(Variables):
 
     @property
     def reduced_costs(self) -> Floats:
-        """What the limits of each column are worth."""
+        """The value of each column's limits."""
         return self.x_low - self.x_high
 
 
@@ -142,7 +142,7 @@ class _Residuals:
 
 
 def _residuals(program: Program, at: Iterate) -> _Residuals:
-    """What is missing from the equality rows and from stationarity."""
+    """The residuals of the equality rows and of stationarity."""
     first = program.patterns.sizes[0]
     in_sum, in_dense = at.border_duals
     x = program.cost - program.patterns.prices(at.cell_duals) - at.x_low + at.x_high

@@ -24,7 +24,7 @@ from assay.reshaping.solver.patterns import Patterns
 
 @dataclass(frozen=True, eq=False)
 class PortionTarget:
-    """What operation saw: counts per cell, from so many inputs, to be matched within epsilon."""
+    """The operational counts per cell, from `total` inputs, to be matched within epsilon."""
 
     counts: Integers
     total: int

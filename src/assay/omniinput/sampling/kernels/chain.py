@@ -31,7 +31,7 @@ def _take_rows(values: Tensor, index: NDArray[np.int64]) -> Tensor:
 
 @dataclass
 class Info:
-    """What a step did: which rows moved, and the acceptance probability of each."""
+    """Diagnostics of a step: the rows that moved, and the acceptance probability of each."""
 
     accepted: Tensor
     probability: Tensor

@@ -4,8 +4,8 @@ Each value is a cell of the unit interval, and that interval the distribution fu
 uniform inputs are normal vectors, and the target is a normal density times exp(log weight of the output). A
 place inside the cell is redrawn before every move, exactly, because the target does not depend on it. The
 normal part is solved by rotation and only the output's force by kicks (Shahbaba et al. 2014), so that
-without a force every step is exact. The output at the end is that of the value itself, never of y, hence
-the Metropolis-Hastings choice is exact. The paper has no such move.
+without a force every step is exact. The output at the end is that of the value itself, never of y, so the
+Metropolis-Hastings choice is exact. The paper has no such move.
 """
 
 import math

@@ -19,7 +19,7 @@ from assay.omniinput.sampling.kernels.pairs import Redrawing, pair_places
 Array = NDArray[np.float64]
 
 MOST_PARAMETERS = 100_000  # pairs of values; with more, proposals stay uniform
-LEAST_ROWS, MOST_ROWS, MOST_PAIRS = 1_000, 20_000, 1_000_000  # to fit to; eight states a term are enough
+LEAST_ROWS, MOST_ROWS, MOST_PAIRS = 1_000, 20_000, 1_000_000  # to fit to; eight states per term are enough
 DAMPING = 0.1  # of the least squares, against pairs that were hardly seen
 LOWEST = -300.0  # of a log weight
 

@@ -1,9 +1,8 @@
 """Multicanonical sampling: a flat histogram over the outputs instead of a ladder, as an independent check.
 
 Weights 1/g(z) start from a short tempering run, not from zero: a newly found bin that starts at ln g = 0
-traps walkers (sampling notes). They are corrected once from the flat run itself, as a Wang-Landau stage
-would, and then frozen, so that what is counted obeys detailed balance exactly (Berg and Neuhaus 1992; Wang
-and Landau 2001).
+traps walkers. They are corrected once from the flat run itself, as a Wang-Landau stage would, and then
+frozen, so that what is counted obeys detailed balance exactly (Berg and Neuhaus 1992; Wang and Landau 2001).
 """
 
 from collections.abc import Callable

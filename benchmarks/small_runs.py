@@ -1,0 +1,97 @@
+"""Run every benchmark and every paper script once, small: a check that they all still work, in minutes.
+
+    python benchmarks/small_runs.py --data ../data --shared ../shared/data
+    python benchmarks/small_runs.py fleet papers/mira
+
+Prints a line per run: fine or failed, and its seconds; the figures mean nothing at this size. Caches and
+figures go to --work. The exit status is the number of runs that failed.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+# Script -> the arguments of its runs, in order; later runs use what earlier ones left in the work folder.
+RUNS = {
+    "abstraction_digits": ["--digits 9"],
+    "abstraction_monitors": ["--rows 430 --repeats 1"],
+    "annotation": ["--annotators 2 --labels 40 --kills 1 --pause 0"],
+    "faults": [""],
+    "fleet": ["--data {data}/fashion-mnist --cache {work}/fleet --devices 8 --reshaped 1"],
+    "monitors": ["--only outputs odin --repeats 1"],
+    "observe": ["--repeats 1"],
+    "published": ["--help"],  # the rest needs pytorch-ood and the authors' script for CoRP
+    "runtime": ["onnx --rounds 1", "watch", "kill --times 1"],
+    "sampling": [
+        "language --problem markov-core --evaluations 4e3 --seeds 1 --cache {work}",
+        "table --cache {work}",
+    ],
+    "subjects": ["mlp-sensorless --rows 100"],
+    "volatility": ["--windows 100 1000 --updates 2000 --rows 20000"],
+    "papers/volatility_networks": ["ann cnn --epochs 1 --data {data} --cache {work}/volatility"],
+    "papers/volatility": ["b --networks ann --rows 1000 --data {data} --cache {work}/volatility"],
+    "papers/accuracy_without_labels": [
+        "--networks ann --rows 200 --pgd-steps 0 --data {data} --cache {work}/volatility"
+    ],
+    "papers/mira": [
+        "--shared {shared} --cache {work}/mira measure tabular --seeds 0 1 --seconds 1",
+        "--cache {work}/mira tables",
+    ],
+    "papers/omniinput": [
+        "stories --budget 2000 --shared {shared} --cache {work} --figures {work}",
+        "mnist --networks mlp --budget 3000 --data {data} --cache {work} --figures {work}",
+    ],
+    "papers/omniinput_precision": [
+        "mnist --networks mlp --data {data} --cache {work} --figures {work}",
+        "sst2 --budget 2000 --data {data} --shared {shared} --cache {work} --figures {work}",
+    ],
+    "papers/reshape": [
+        "experiment --trials 1 --data {data}/mnist --cache {work}/reshape",
+        "table --points 2000 --solvers assay,highs-simplex --data {data}/mnist --cache {work}/reshape",
+    ],
+    "papers/reshape_plain": ["--help"],  # run by `reshape table`
+    "papers/safety_monitors": [
+        "prepare gtsrb --images 2000 --rows 100 --epochs 1 --data {data} --shared {shared} --work {work}",
+        "run gtsrb --rows 100 --data {data} --shared {shared} --work {work}",
+    ],
+}
+
+
+def ran(script: str, arguments: str, log: Path) -> bool:
+    """Whether the run ended with status 0; its output is in the log."""
+    command = [sys.executable, str(HERE / f"{script}.py"), *arguments.split()]
+    start = time.perf_counter()
+    with log.open("w") as out:
+        status = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent).returncode
+    verdict = "fine" if status == 0 else f"failed with status {status}, see {log}"
+    print(f"{script} {arguments}: {verdict} ({time.perf_counter() - start:.0f} s)", flush=True)
+    return status == 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("scripts", nargs="*", help=f"some of {', '.join(RUNS)}; default all")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("ASSAY_DATA", ROOT / "data")))
+    parser.add_argument("--shared", type=Path, default=ROOT / "shared" / "data")
+    parser.add_argument("--work", type=Path, default=Path("small-runs"), help="folder for logs and caches")
+    options = parser.parse_args()
+    if unknown := set(options.scripts) - set(RUNS):
+        parser.error(f"expected scripts among {', '.join(RUNS)}, got {', '.join(sorted(unknown))}")
+    folders = {name: getattr(options, name).resolve() for name in ("data", "shared", "work")}
+    folders["work"].mkdir(parents=True, exist_ok=True)
+    failed = 0
+    for script in options.scripts or RUNS:
+        for number, arguments in enumerate(RUNS[script]):
+            log = folders["work"] / f"{script.replace('/', '-')}-{number}.log"
+            failed += not ran(script, arguments.format(**folders), log)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
