@@ -32,8 +32,8 @@ def companions(
 
     A version is the network under one dropout mask, the same for both sets, if the module has dropout; or
     the network behind an augmentation of its inputs: your function (or a list, one for each version), and
-    without one, noise of 5 % of the spread of the reference inputs for the first version, 10 % for the second,
-    and so on. Costs a forward pass over both sets for each version.
+    without one, noise of 5 % of the spread of the reference inputs for the first version, 10 % for the
+    second, and so on. Costs a forward pass over both sets for each version.
 
     Baek et al. (2022) compare networks that were trained apart; versions of one network err alike more often.
     """
