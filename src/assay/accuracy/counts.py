@@ -1,7 +1,7 @@
 """Sums over operational predictions, which are all that a device must send."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pandas as pd
 
@@ -23,15 +23,18 @@ class PredictionCounts:
     sums: Mapping[str, Doubles]
     rows: int
     estimator: str
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Methods that have nothing to say about some of these rows, and why."""
 
     def __add__(self, other: "PredictionCounts") -> "PredictionCounts":
-        if self.estimator != other.estimator or self.sums.keys() != other.sums.keys():
+        if self.estimator != other.estimator:
             raise InputError(
                 "expected counts made by the same fitted AccuracyEstimator, got counts made by two; "
                 "send one saved estimator to all devices"
             )
-        sums = {name: value + other.sums[name] for name, value in self.sums.items()}
-        return PredictionCounts(sums, self.rows + other.rows, self.estimator)
+        sums = {name: value + other.sums[name] for name, value in self.sums.items() if name in other.sums}
+        left_out = {**other.left_out, **self.left_out}
+        return PredictionCounts(sums, self.rows + other.rows, self.estimator, left_out)
 
     @tabled
     def to_frame(self) -> pd.DataFrame:

@@ -1,5 +1,6 @@
 """The accuracy in operation, by every method."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
@@ -17,10 +18,13 @@ from assay.accuracy.result import AccuracyEstimate, AccuracyEstimates
 from assay.errors import InputError, NotFittedError
 from assay.statistics import check_level
 from assay.storage import fingerprint_of, storable
+from assay.trace import Trace
+from assay.volatility.certainty import Doubles
 
 FEWEST_REFERENCE_ROWS = 20
 LONGEST_WINDOW = 1000
 """Rows per log VC by default, if there are that many."""
+_NOT_ADDITIVE = "needs all rows at once: use estimate_accuracy"
 
 
 def estimate_accuracy(
@@ -49,8 +53,10 @@ def estimate_accuracy(
     predictions = Predictions.of(operational, None if other is None else other[1])
     window = window or min(LONGEST_WINDOW, len(reference), len(predictions))
     estimator = AccuracyEstimator(window=window, seed=seed)
-    estimator.fit(reference, perturbed, other=None if other is None else other[0])
-    return estimator.estimate(estimator._counts_of(predictions), level)
+    known = estimator._known(reference, perturbed, None if other is None else other[0])
+    estimator._learn(known)
+    at_once = [method().fit(known) for method in METHODS if not method.additive and method.applies(known)]
+    return estimator.estimate(estimator._counts_of(predictions, at_once), level)
 
 
 @storable("accuracy.AccuracyEstimator")
@@ -72,11 +78,15 @@ class AccuracyEstimator:
         self.classes_ = 0
 
     def fit(self, reference: Any, perturbed: Iterable[Any] = (), other: Any = None) -> Self:
-        """Fit every method that applies: on a labelled Trace, perturbed versions of it, another network's.
+        """Fit every method that applies: on a labelled Trace, perturbed versions of it, other networks'.
 
-        Instead of a Trace, (probabilities, labels) will do.
+        Instead of a Trace, (probabilities, labels) will do. Methods that need all rows at once hold the rows
+        of the reference; they are left to `estimate_accuracy`, so that an estimator has no row in it.
         """
-        reference = labelled_trace(reference)
+        self._learn(self._known(labelled_trace(reference), perturbed, other))
+        return self
+
+    def _known(self, reference: Trace, perturbed: Iterable[Any], other: Any) -> AccuracyReference:
         labelled = LabelledPredictions.of(reference, other)
         window = self.window or min(LONGEST_WINDOW, len(labelled))
         if len(labelled) < max(FEWEST_REFERENCE_ROWS, window):
@@ -91,11 +101,14 @@ class AccuracyEstimator:
                 f"expected perturbed Traces of at least one window ({window} rows), got "
                 f"{min(map(len, taught))}; pass longer ones or a smaller window"
             )
-        known = AccuracyReference(labelled, taught, window)
-        self.methods_ = [method().fit(known) for method in METHODS if method.applies(known)]
-        self.reference_accuracy_ = float(labelled.correct.mean())
-        self.classes_ = reference.logits.shape[1]
-        return self
+        return AccuracyReference(labelled, taught, window)
+
+    def _learn(self, known: AccuracyReference) -> None:
+        self.methods_ = [
+            method().fit(known) for method in METHODS if method.additive and method.applies(known)
+        ]
+        self.reference_accuracy_ = float(known.labelled.correct.mean())
+        self.classes_ = known.labelled.predictions.probabilities.shape[1]
 
     def count(self, operational: Any, other: Any = None) -> PredictionCounts:
         """Sums over operational predictions, a Trace or probabilities; may run where the data is."""
@@ -110,15 +123,8 @@ class AccuracyEstimator:
                 "expected counts made by this estimator, got counts of another one; send one saved estimator "
                 "to all devices"
             )
-        estimates = [
-            AccuracyEstimate(
-                method.name,
-                *method.interval(counts.sums[method.name], counts.rows, level),
-                method.assumption,
-                method.counted,
-            )
-            for method in self.methods_
-        ]
+        at_once = [method() for method in METHODS if not method.additive]
+        estimates = [_estimate(method, counts, level) for method in (*self.methods_, *at_once)]
         return AccuracyEstimates(estimates, self.reference_accuracy_, counts.rows, level)
 
     @property
@@ -142,12 +148,29 @@ class AccuracyEstimator:
                 "expected a fitted AccuracyEstimator, got an unfitted one; call fit(reference) first"
             )
 
-    def _counts_of(self, predictions: Predictions) -> PredictionCounts:
+    def _counts_of(self, predictions: Predictions, at_once: Iterable[Method] = ()) -> PredictionCounts:
+        """`at_once`: methods whose sums do not add up, to be asked where these are all rows."""
         self.expect_fitted()
         if (found := predictions.probabilities.shape[1]) != self.classes_:
             raise InputError(
                 f"expected predictions over {self.classes_} classes as on the reference, got {found}; "
                 "pass predictions of the same network"
             )
-        sums = {method.name: method.sums(predictions) for method in self.methods_}
-        return PredictionCounts(sums, len(predictions), self.fingerprint)
+        sums: dict[str, Doubles] = {}
+        left_out: dict[str, str] = {}
+        for method in (*self.methods_, *at_once):
+            if reason := method.obstacle(predictions):
+                left_out[method.name] = reason
+            elif method.sums_name not in sums:
+                sums[method.sums_name] = method.sums(predictions)
+        return PredictionCounts(sums, len(predictions), self.fingerprint, left_out)
+
+
+def _estimate(method: Method, counts: PredictionCounts, level: float) -> AccuracyEstimate:
+    """The method's estimate, or that it was left out and why."""
+    sums = counts.sums.get(method.sums_name)
+    if method.name in counts.left_out or sums is None:
+        found, note = (math.nan, math.nan, math.nan), counts.left_out.get(method.name, _NOT_ADDITIVE)
+    else:
+        found, note = method.interval(sums, counts.rows, level), method.doubt(sums, counts.rows)
+    return AccuracyEstimate(method.name, *found, method.assumption, method.counted, note)

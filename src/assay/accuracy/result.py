@@ -1,5 +1,6 @@
 """The table of estimates."""
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,6 +26,14 @@ class AccuracyEstimate:
     upper: float
     assumption: str
     counted: str
+    note: str = ""
+    """Why not to use it, in a few words; empty where nothing is known against it. A method that was left out
+    has a note, and NaN for its value."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is an estimate and nothing is known against it."""
+        return not self.note and math.isfinite(self.value)
 
 
 @storable("accuracy.AccuracyEstimates")
@@ -49,13 +58,13 @@ class AccuracyEstimates:
 
     @tabled
     def to_frame(self) -> pd.DataFrame:
-        """A row per method: value, lower, upper, the assumption, and what is summed over operational rows."""
-        names = ["method", "value", "lower", "upper", "assumption", "counted"]
+        """A row per method: value, lower, upper, why not to use it, its assumption, and what it sums."""
+        names = ["method", "value", "lower", "upper", "note", "assumption", "counted"]
         return pd.DataFrame([{name: getattr(one, name) for name in names} for one in self.estimates])
 
     def summary(self) -> str:
-        values = np.array([one.value for one in self.estimates if one.method != "reference accuracy"])
-        lowest, middle, highest = np.nanquantile(values, [0.0, 0.5, 1.0])
+        values = [one.value for one in self.estimates if one.usable and one.method != "reference accuracy"]
+        lowest, middle, highest = np.quantile(values, [0.0, 0.5, 1.0])
         verdict = (
             "They agree, which is no proof: each is right only under its own assumption, and none can see "
             "a change in the labels that leaves the inputs as they were."

@@ -1,0 +1,22 @@
+"""Guesses of whether predictions are right, one per operational row: any scores in [0, 1]."""
+
+from typing import Any
+
+import numpy as np
+
+from assay.errors import InputError
+from assay.volatility.certainty import Doubles
+
+
+def checked_guesses(guesses: Any, count: int | None = None) -> Doubles:
+    """As an array, with one number from 0 to 1 per row."""
+    found = np.asarray(guesses, np.float64)
+    if found.ndim != 1 or not len(found) or count not in (None, len(found)):
+        wanted = "one guess per operational row" if count is None else f"{count} guesses, one per row"
+        raise InputError(f"expected {wanted}, got shape {found.shape}; pass how likely each row is right")
+    if not (np.isfinite(found).all() and found.min() >= 0 and found.max() <= 1):
+        raise InputError(
+            f"expected guesses from 0 to 1, got {found.min():g} to {found.max():g}; pass how likely each row "
+            "is right"
+        )
+    return found

@@ -1,0 +1,101 @@
+"""Which operational rows to label, drawn by doubt with known probabilities."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from assay.accuracy.guesses import checked_guesses
+from assay.accuracy.predictions import Predictions, Whole
+from assay.errors import InputError
+from assay.storage import storable
+from assay.table import tabled
+from assay.volatility.certainty import Doubles
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DOUBT_SHARE = 0.25
+"""The share of the budget that follows doubt. The rest is uniform, so that no row counts more than 4 / 3."""
+
+
+@storable("accuracy.RowsToLabel")
+@dataclass(frozen=True, eq=False)
+class RowsToLabel:
+    """Rows to label and the probability with which each was drawn; needed again when the labels are there."""
+
+    title: ClassVar[str] = "Rows to label"
+
+    rows: Whole
+    """Places in the operational set, ascending."""
+    probabilities: Doubles
+    """Of each of these rows: the chance to be among the rows drawn."""
+    guesses: Doubles
+    """How likely each of these rows was taken to be right."""
+    total: int
+    """Rows in the operational set."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @tabled
+    def to_frame(self) -> pd.DataFrame:
+        """A row per row to label: its place, the probability it was drawn with, and the guess."""
+        return pd.DataFrame({"row": self.rows, "probability": self.probabilities, "guess": self.guesses})
+
+    def summary(self) -> str:
+        least, most = (float(end) for end in (self.probabilities.min(), self.probabilities.max()))
+        return (
+            f"Label these {len(self)} of {self.total} rows, all of them, whatever the network answered. Each "
+            f"was drawn with a probability between {least:.2%} and {most:.2%}, rows in doubt more often."
+        )
+
+    def plot(self) -> "Figure":
+        from assay.accuracy.figures import label_draw_figure
+
+        return label_draw_figure(self.to_frame(), len(self) / self.total)
+
+
+def rows_to_label(trace: Any, budget: int, *, guesses: Any = None, seed: int = 0) -> RowsToLabel:
+    """`budget` rows of the operational set whose labels say most about its accuracy.
+
+    `trace`: a Trace, or probabilities. `guesses`: how likely each row is right, in [0, 1], if you know better
+    than the network's confidence. A row's probability is three quarters the same for all, and one quarter
+    proportional to sqrt(guess x (1 - guess)), which would be best if the guesses were right (Neyman 1934);
+    no weight exceeds 4 / 3 of the average, in case they are wrong. Rows are drawn in the order of their
+    guesses at equal steps from a random start (systematic sampling, Madow 1949), so that each probability is
+    exact and the sample has its share of every guess.
+    """
+    predictions = Predictions.of(trace)
+    total = len(predictions)
+    if not 1 <= budget <= total:
+        raise InputError(f"expected a budget of 1 to {total} rows, got {budget}; there are {total} rows")
+    known = predictions.confidence if guesses is None else checked_guesses(guesses, total)
+    probabilities = inclusion_probabilities(known, budget)
+    generator = np.random.default_rng(seed)
+    order = np.lexsort((generator.permutation(total), known))
+    drawn = np.sort(order[systematic_places(probabilities[order], generator.uniform())])
+    return RowsToLabel(drawn, probabilities[drawn], known[drawn], total)
+
+
+def inclusion_probabilities(guesses: Doubles, budget: int) -> Doubles:
+    """The chance of each row to be drawn; they add up to the budget, and none exceeds one."""
+    doubt = np.sqrt(guesses * (1 - guesses))
+    even = np.full(len(guesses), 1 / len(guesses))
+    sizes = (1 - DOUBT_SHARE) * even + DOUBT_SHARE * doubt / doubt.sum() if doubt.any() else even
+    found = budget * sizes
+    # Where a row would be drawn more than once it is drawn for certain, and the others share what is left.
+    while (found > 1).any():
+        certain = found >= 1
+        found[certain] = 1.0
+        found[~certain] = (budget - certain.sum()) * sizes[~certain] / sizes[~certain].sum()
+    return found
+
+
+def systematic_places(probabilities: Doubles, start: float) -> Whole:
+    """Places at which start, start + 1, ... fall on the cumulated probabilities; 0 <= start < 1."""
+    ends = np.cumsum(probabilities)
+    count = round(float(ends[-1]))
+    ends[-1] = count  # which the sum may miss by a rounding error
+    return np.searchsorted(ends, start + np.arange(count), side="right")
