@@ -12,6 +12,10 @@ MOST_ORDERED = 2000
 """With more classes, no better order of them is searched; this many take a second."""
 
 
+IGNORED = -100
+"""The label of a row that is not to be judged, as in torch's losses (`ignore_index`)."""
+
+
 def class_numbers(labels: Any) -> Tensor:
     """Labels as int64, one per input; whole floats and a column (N, 1), as read from tables, are accepted.
 
@@ -29,7 +33,7 @@ def class_numbers(labels: Any) -> Tensor:
     if values.is_floating_point() and not (whole := values.isfinite() & (values == values.trunc())).all():
         raise InputError(
             f"expected labels as whole class numbers, got {values[~whole][0].item():g}; "
-            "pass class numbers, not probabilities or measurements"
+            "pass class numbers, since assay judges classifiers and not regression"
         )
     return values.long()
 

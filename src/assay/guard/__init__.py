@@ -2,7 +2,8 @@
 
 from assay.guard.any_guard import AnyGuard
 from assay.guard.guard import Guard
+from assay.guard.input_verdict import InputVerdict
 from assay.guard.onnx import OnnxGuard
 from assay.guard.verdict import CANCELLED, Answer, Verdict
 
-__all__ = ["CANCELLED", "Answer", "AnyGuard", "Guard", "OnnxGuard", "Verdict"]
+__all__ = ["CANCELLED", "Answer", "AnyGuard", "Guard", "InputVerdict", "OnnxGuard", "Verdict"]

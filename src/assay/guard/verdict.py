@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 from torch import Tensor
 
+from assay.guard.input_verdict import InputVerdict
 from assay.storage import storable
 from assay.table import tabled
 from assay.trace import Trace
@@ -16,11 +17,17 @@ CANCELLED = -1
 @storable("Verdict")
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """A guard's verdict on N inputs: the network's predictions, the monitor's scores, and the alarms."""
+    """A guard's verdict on N predictions: these, the monitor's scores, and the alarms.
+
+    Where an input has several predictions, `source` is the number of the input that each came from, and
+    `per_input` is the verdict on whole inputs.
+    """
 
     predictions: Tensor
     scores: Tensor
     alarm: Tensor
+    source: Tensor | None = None
+    per_input: InputVerdict | None = None
 
     def __len__(self) -> int:
         return len(self.alarm)
@@ -32,13 +39,14 @@ class Verdict:
 
     @tabled
     def to_frame(self) -> pd.DataFrame:
-        return pd.DataFrame(
-            {
-                "prediction": self.predictions.numpy(),
-                "score": self.scores.numpy(),
-                "alarm": self.alarm.numpy(),
-            }
-        )
+        """A row per prediction; `per_input.to_frame()` has a row per input."""
+        columns = {} if self.source is None else {"source": self.source.numpy()}
+        columns |= {
+            "prediction": self.predictions.numpy(),
+            "score": self.scores.numpy(),
+            "alarm": self.alarm.numpy(),
+        }
+        return pd.DataFrame(columns)
 
 
 @dataclass(frozen=True, eq=False)
