@@ -42,7 +42,7 @@ TEACHING = ("noise", "shift")
 worse, attacks all answers."""
 APART = 0.15
 """Views farther apart than this cannot both be right."""
-ATTACKED = 0.25
+ATTACKED = 0.15
 """Share of a set that attacks explain best, above which it counts as attacked."""
 ALIKE = 0.1
 """How near the trees must be to what class frequencies say."""
@@ -118,7 +118,8 @@ class TaughtAnswer:
 
     def _obstacle(self, sums: SetSums) -> str:
         """Why nothing can be told about the set, whatever its signals; empty where nothing is in the way."""
-        assert self.reference_ is not None and self.explanation_ is not None
+        assert self.reference_ is not None
+        assert self.explanation_ is not None
         if sums.rows < FEWEST_ROWS:
             return f"expected at least {FEWEST_ROWS} rows, got {sums.rows}; collect more"
         if reason := input_obstacle(sums, self.reference_):
@@ -126,13 +127,13 @@ class TaughtAnswer:
         explanation = self.explanation_.of(sums.doubts)
         if explanation.attacked > ATTACKED:
             return (
-                f"{explanation.attacked:.0%} of the rows look like attacks, under which a network is sure and "
-                "wrong; label some rows"
+                f"{explanation.attacked:.0%} of the rows look like attacks, under which a network is sure "
+                "and wrong; label some rows"
             )
         if explanation.unexplained > self.explanation_.limit:
             return (
-                f"the set is like nothing that was taught ({explanation.unexplained:.0%} of it unexplained, at "
-                f"most {self.explanation_.limit:.0%} of a fault); label some rows"
+                f"the set is like nothing that was taught ({explanation.unexplained:.0%} of it unexplained, "
+                f"at most {self.explanation_.limit:.0%} of a fault); label some rows"
             )
         return ""
 

@@ -1,4 +1,4 @@
-"""Has nothing changed but how frequent the classes are? Then the accuracy follows from the reference alone."""
+"""Have only the frequencies of the classes changed? Then the accuracy follows from the reference."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -31,7 +31,7 @@ class ClassMix:
 @storable("accuracy.ClassMixModel")
 @dataclass(frozen=True, eq=False)
 class ClassMixModel:
-    """Rows of the reference by class and cell (predicted class, confidence, distance), and how many are right.
+    """Reference rows by class and cell (predicted class, confidence, distance), and how many are right.
 
     If only class frequencies q changed, cells are as frequent as sum_y q(y) P(cell | y). The q that fits best
     is found by expectation maximisation (Saerens et al. 2002); the fit is judged by Pearson's statistic with
@@ -48,7 +48,8 @@ class ClassMixModel:
         """From the cell, the label and the correctness of every row; shape is (classes, cells)."""
         table = np.zeros(shape)
         np.add.at(table, (labels, cells), 1)
-        return cls(table, np.bincount(labels, weights=correct, minlength=shape[0]))
+        right = np.bincount(labels, weights=correct, minlength=shape[0])
+        return cls(table, right.astype(np.float64))
 
     def explained(self, counts: Doubles, level: float, seed: int = 0) -> ClassMix:
         """How well class frequencies alone explain these counts of cells."""
@@ -61,8 +62,8 @@ class ClassMixModel:
         tables = np.stack([generator.multinomial(per_class, shares[0]) for _ in range(DRAWS)]).astype(float)
         drawn = generator.multinomial(rows, mixed / mixed.sum(), DRAWS).astype(float)
         theirs, _, misfits = _fit(tables, drawn)
-        rights = generator.binomial(per_class, accuracy, (DRAWS, len(accuracy)))
-        estimates = (theirs * self._accuracy(rights, per_class)).sum(axis=1)
+        rights = generator.binomial(per_class, accuracy, (DRAWS, len(accuracy))).astype(float)
+        estimates = (theirs * self._accuracy(rights, per_class.astype(float))).sum(axis=1)
         value = float(frequencies[0] @ accuracy)
         realised = generator.binomial(rows, value, DRAWS) / rows
         tails = [(1 - level) / 2, (1 + level) / 2]
@@ -82,7 +83,7 @@ class ClassMixModel:
 
 
 def _fit(tables: Doubles, counts: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-    """Frequencies (B, classes), P(cell | class) (B, classes, cells) and misfit (B,) of every table and count."""
+    """Frequencies (B, classes), P(cell | class) (B, classes, cells) and misfit (B,), one per table and count."""
     totals = tables.sum(axis=2, keepdims=True)
     everywhere = tables.sum(axis=1, keepdims=True) / tables.sum(axis=(1, 2), keepdims=True)
     shares = (tables + 0.5 * everywhere) / (totals + 0.5)

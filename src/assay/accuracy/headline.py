@@ -2,26 +2,23 @@
 
 import math
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from assay.storage import storable
 
 
-class Verdict(str, Enum):
+class Verdict(StrEnum):
     """Has accuracy fallen since the reference?"""
 
     HOLDS = "holds"
     FALLEN = "has fallen"
     CANNOT_TELL = "cannot tell"
 
-    def __str__(self) -> str:
-        return self.value
-
 
 @storable("accuracy.Headline")
 @dataclass(frozen=True)
 class Headline:
-    """`value` with its interval, NaN where it cannot be told; `reason` says in a sentence what it rests on."""
+    """`value` with its interval, NaN where it cannot be told; `reason` is what it rests on, in words."""
 
     value: float
     lower: float

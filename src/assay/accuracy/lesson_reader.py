@@ -8,11 +8,12 @@ from assay.accuracy.lesson_sets import LessonRows, LessonSet, LessonSets
 from assay.accuracy.row_signals import RowSignals
 from assay.accuracy.set_counter import SetCounter, halves
 from assay.errors import InputError
-from assay.faults.lessons import Lesson
+from assay.faults.lessons import ATTACK, Lesson
 from assay.trace import Trace
 from assay.volatility.certainty import Doubles
 
-ATTACK = "adversarial"
+STRONG = 0.15
+"""How far an attack lowers the accuracy, at the least, to be taught: a weaker one looks like no attack."""
 
 
 class LessonReader:
@@ -24,6 +25,7 @@ class LessonReader:
         first, second = halves(len(reference), seed)
         self._counter = counter
         self._rows = len(reference)
+        self._accuracy = _accuracy(reference)
         self._first = np.isin(np.arange(len(reference)), first)
         self._to_second = RowSignals.fitted(reference[second], seed=seed)
         labels = reference.known_labels.numpy()
@@ -33,6 +35,8 @@ class LessonReader:
         self._attacks: list[Doubles] = []
 
     def read(self, lesson: Lesson) -> None:
+        if lesson.category == ATTACK and _accuracy(lesson.trace) > self._accuracy - STRONG:
+            return
         signals = self.signals(lesson)
         if lesson.category == ATTACK:
             self._attacks.append(signals)
@@ -68,3 +72,7 @@ class LessonReader:
         return ExplanationModel.fitted(
             np.stack(counted), self._faults, np.stack(attacks) if attacks else empty
         )
+
+
+def _accuracy(trace: Trace) -> float:
+    return float(trace.correct.double().mean())

@@ -129,7 +129,7 @@ class SetCounter:
 
     @property
     def doubt_cells(self) -> int:
-        return DOUBT_BINS ** len(self.doubt_edges_)
+        return int(DOUBT_BINS ** len(self.doubt_edges_))
 
     @property
     def class_cells(self) -> int:

@@ -55,10 +55,10 @@ class RidgeView(View):
         return self
 
     def __call__(self, signals: Doubles) -> Doubles:
-        return np.clip(self._ridge.predict(self._standard(signals)), 0.0, 1.0)
+        return np.asarray(np.clip(self._ridge.predict(self._standard(signals)), 0.0, 1.0))
 
     def _standard(self, signals: Doubles) -> Doubles:
-        return (signals - self._mean) / self._spread
+        return np.asarray((signals - self._mean) / self._spread)
 
 
 class TreeView(View):
