@@ -6,7 +6,7 @@ The rule is fixed; it looks at no operational label. In this order:
    tell.
 2. If a change of class frequencies alone explains the set, the accuracy follows from the reference.
 3. Else it is the mean of two taught views, nuclear norm and ridge regression; if they, or the trees, are
-   farther apart than 15 points: cannot tell.
+   farther apart than 15 points: cannot tell. Where nothing was taught, see outputs_only.py.
 
 The interval is as wide as the errors on faults that were left out, whole faults and whole categories, on rows
 that taught nothing. The constants were chosen on the development networks of benchmarks/subjects.py.
@@ -23,11 +23,12 @@ from assay.accuracy.headline import Headline
 from assay.accuracy.input_obstacles import input_obstacle
 from assay.accuracy.lesson_reader import LessonReader
 from assay.accuracy.lesson_sets import ALL, BOTH, LessonSet
+from assay.accuracy.outputs_only import outputs_estimates, outputs_only_headline
+from assay.accuracy.place import SetPlace
 from assay.accuracy.set_counter import CountedRows, SetCounter
 from assay.accuracy.set_sums import SetSums, set_signals
 from assay.accuracy.views import Views, combined, disagreement
-from assay.errors import InputError
-from assay.faults.lessons import CLEAN, Lesson
+from assay.faults.lessons import ATTACK, Lesson
 from assay.storage import storable
 from assay.trace import Trace
 from assay.volatility.certainty import Doubles
@@ -35,11 +36,12 @@ from assay.volatility.certainty import Doubles
 FEWEST_ROWS = 50
 """Of a set: about fewer, nothing can be told."""
 FEWEST_REFERENCE_ROWS = 100
+"""With fewer, nothing is taught."""
 FEWEST_FAULTS = 3
 """Taught faults: with fewer, errors on a fault that was left out say nothing."""
-TEACHING = ("noise", "shift")
-"""Categories that teach the views. Sensor failures among the teachers made the answers about noise and shift
-worse, attacks all answers."""
+NOT_TEACHING = ("anomaly", ATTACK)
+"""Categories that teach the views nothing: sensor failures among the teachers made the answers about noise
+and shift worse, attacks all answers. Intervals are as wide as needed for sensor failures, too."""
 APART = 0.15
 """Views farther apart than this cannot both be right."""
 ATTACKED = 0.15
@@ -72,16 +74,21 @@ class TaughtAnswer:
         """Learn from the lessons of one labelled reference, the first of them without a fault."""
         stream = iter(lessons)
         clean = next(stream)
-        _check_reference(clean.trace)
         self.counter_ = SetCounter.fitted(clean.trace, seed=self.seed)
         reader = LessonReader(self.counter_, clean.trace, self.seed)
         for lesson in chain([clean], stream):
             reader.read(lesson)
-        self.sets_ = reader.sets
         self.explanation_ = reader.explanation()
         self._know(clean.trace, self.counter_.rows(clean.trace, reader.signals(clean)))
-        self._calibrate()
+        if len({one.fault for one in reader.sets if self._teaches(one)}) > FEWEST_FAULTS:  # with CLEAN
+            self.sets_ = reader.sets
+            self._calibrate()
         return self
+
+    @property
+    def taught_(self) -> bool:
+        """Whether there were enough faults to learn from."""
+        return bool(self.sets_)
 
     def count(self, trace: Trace) -> SetSums:
         """The sums of a set, which is all that must leave a device."""
@@ -89,17 +96,30 @@ class TaughtAnswer:
 
     def headline(self, sums: SetSums, level: float = 0.95) -> Headline:
         """The answer about a set."""
+        assert self.reference_ is not None
         if obstacle := self._obstacle(sums):
             return Headline.unknown(obstacle)
         size = self._size(sums.rows)
-        views = self._taught_views(size).of(set_signals(sums)[None])
+        views = self._taught_views(size).of(set_signals(sums)[None]) if self.taught_ else None
+        check = (
+            views[0, 2] if views is not None else outputs_estimates(sums, self.reference_, self.accuracy_)[0]
+        )
         if self.mix_ is not None:
             mix = self.mix_.explained(sums.cells, level, self.seed)
             # A collapse onto few classes looks like a change of their frequencies; trees know the difference.
-            if mix.p_value > FITS and abs(mix.value - views[0, 2]) < ALIKE:
+            if mix.p_value > FITS and abs(mix.value - check) < ALIKE:
                 reason = "class frequencies alone explain the change"
                 return self._held(mix.value, mix.lower, mix.upper, reason)
+        if views is None:
+            return outputs_only_headline(sums, self.reference_, self.accuracy_)
         return self._taught(sums, size, views, level)
+
+    def place(self, sums: SetSums) -> SetPlace | None:
+        """Where the set lies among the lessons; None where nothing was taught."""
+        if not self.taught_:
+            return None
+        whole = [one for one in self.sets_ if one.size == ALL and one.half == BOTH and not one.mixed]
+        return SetPlace.of(whole, set_signals(sums))
 
     def _taught(self, sums: SetSums, size: int, views: Doubles, level: float) -> Headline:
         apart = float(disagreement(views)[0])
@@ -124,6 +144,8 @@ class TaughtAnswer:
             return f"expected at least {FEWEST_ROWS} rows, got {sums.rows}; collect more"
         if reason := input_obstacle(sums, self.reference_):
             return reason
+        if not self.taught_:
+            return ""
         explanation = self.explanation_.of(sums.doubts)
         if explanation.attacked > ATTACKED:
             return (
@@ -154,7 +176,7 @@ class TaughtAnswer:
 
     def _teaches(self, one: LessonSet) -> bool:
         """Whether the views learn from this set."""
-        return one.category in (*TEACHING, CLEAN)
+        return one.category not in NOT_TEACHING
 
     def _size(self, rows: int) -> int:
         """The size of sets that are most like a set of so many rows."""
@@ -179,16 +201,3 @@ class TaughtAnswer:
         answer = cls(seed=state["seed"])
         vars(answer).update(state)
         return answer
-
-
-def _check_reference(reference: Trace) -> None:
-    rows, right = len(reference), reference.correct
-    if rows < FEWEST_REFERENCE_ROWS:
-        raise InputError(
-            f"expected at least {FEWEST_REFERENCE_ROWS} labelled reference rows to learn from, got {rows}; "
-            "label more"
-        )
-    if not right.any():
-        raise InputError(
-            "expected a reference on which the network is sometimes right, got none; check labels"
-        )

@@ -83,7 +83,7 @@ class ClassMixModel:
 
 
 def _fit(tables: Doubles, counts: Doubles) -> tuple[Doubles, Doubles, Doubles]:
-    """Frequencies (B, classes), P(cell | class) (B, classes, cells) and misfit (B,), one per table and count."""
+    """Frequencies (B, classes), P(cell | class) (B, classes, cells) and misfit (B,)."""
     totals = tables.sum(axis=2, keepdims=True)
     everywhere = tables.sum(axis=1, keepdims=True) / tables.sum(axis=(1, 2), keepdims=True)
     shares = (tables + 0.5 * everywhere) / (totals + 0.5)

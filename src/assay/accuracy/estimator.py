@@ -1,29 +1,39 @@
-"""The accuracy in operation, by every method."""
+"""The accuracy in operation: one answer, and every method's estimate below it."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Self
 
+from assay.accuracy.answer import FEWEST_REFERENCE_ROWS, TaughtAnswer
 from assay.accuracy.counts import PredictionCounts
-from assay.accuracy.logit_noise import noisy
+from assay.accuracy.few_labels import FewLabels
+from assay.accuracy.headline import Headline
 from assay.accuracy.methods import METHODS, Method
+from assay.accuracy.place import SetPlace
+from assay.accuracy.prediction_powered import LabelledAccuracy, accuracy_from_labels
 from assay.accuracy.predictions import (
     AccuracyReference,
     LabelledPredictions,
     Predictions,
     expect_same_classes,
-    labelled_trace,
 )
 from assay.accuracy.result import AccuracyEstimate, AccuracyEstimates
+from assay.accuracy.teaching import Folder, Overheard, lesson_stream
 from assay.errors import InputError, NotFittedError
+from assay.faults.lessons import Lesson
+from assay.network import Network
 from assay.statistics import check_level
 from assay.storage import fingerprint_of, storable
 from assay.trace import Trace
 from assay.volatility.certainty import Doubles
 
-FEWEST_REFERENCE_ROWS = 20
+FEWEST_WINDOW_ROWS = 20
 LONGEST_WINDOW = 1000
 """Rows per log VC by default, if there are that many."""
+_SMALL_REFERENCE = (
+    f"expected at least {FEWEST_REFERENCE_ROWS} labelled reference rows, got fewer; label more of them"
+)
 _NOT_ADDITIVE = "needs all rows at once: use estimate_accuracy"
 
 
@@ -31,32 +41,67 @@ def estimate_accuracy(
     reference: Any,
     operational: Any,
     *,
+    network: Network | None = None,
     perturbed: Iterable[Any] = (),
+    labels: Any = None,
     other: tuple[Any, Any] | None = None,
     window: int | None = None,
+    folder: Folder = None,
     level: float = 0.95,
     seed: int = 0,
 ) -> AccuracyEstimates:
-    """The accuracy on operational predictions without labels, by every method, with interval and assumption.
+    """The accuracy on operational predictions without labels: value, interval and verdict, and every method.
 
-    `reference`: data the network was not trained on, as a labelled Trace or as (probabilities, labels).
-    `operational`: a Trace, or probabilities. `perturbed`: the same of the reference inputs under the
-    perturbations you expect, at several strengths (see assay.faults); they teach what log VC and nuclear norm
-    mean, and without them noise on the logits stands in. `other`: Traces of a second network on the same
-    reference and operational rows. `window`: rows per log VC (default: 1,000, or all rows if there are
-    fewer).
+    `network`: the fault library teaches what its answers mean. `reference` is then labelled data that it was
+    not trained on, (inputs, labels) or anything labelled that `network.observe` takes, and `operational` is
+    inputs or their Trace. Teaching costs a forward pass over up to 2,000 reference rows per fault and
+    severity; Traces are kept in `folder`, and the next call takes them from there.
 
-    Sums over rows and, for log VC, sorting within windows; nothing of size N x N.
+    Without a network, `reference` is a labelled Trace or (probabilities, labels), `operational` a Trace or
+    probabilities, and the answer knows less. `perturbed`: lessons (`assay.faults.lessons`), or labelled
+    Traces of the reference inputs under perturbations you expect; without them noise on the logits teaches
+    the table.
+
+    `labels`: of a few operational rows, as (rows, labels) or as {row: label}; rows come from
+    `assay.rows_to_label` or were drawn uniformly. With them the interval holds whatever has changed.
+
+    `other`: Traces of a second network on the same reference and operational rows. `window`: rows per log VC
+    (default: 1,000, or all rows if there are fewer).
     """
+    check_level(level)
     expect_same_classes(reference, operational)
-    reference = labelled_trace(reference)
-    predictions = Predictions.of(operational, None if other is None else other[1])
-    window = window or min(LONGEST_WINDOW, len(reference), len(predictions))
+    trace = _observed(operational, network)
+    predictions = Predictions.of(trace, None if other is None else other[1])
+    few = None if labels is None else FewLabels.of(labels, len(predictions))
     estimator = AccuracyEstimator(window=window, seed=seed)
-    known = estimator._known(reference, perturbed, None if other is None else other[0])
-    estimator._learn(known)
+    second = None if other is None else other[0]
+    known = estimator._learn(
+        lesson_stream(reference, perturbed, network, folder, seed), second, len(predictions)
+    )
     at_once = [method().fit(known) for method in METHODS if not method.additive and method.applies(known)]
-    return estimator.estimate(estimator._counts_of(predictions, at_once), level)
+    result = estimator.estimate(estimator._counts_of(trace, predictions, at_once), level)
+    return result if few is None else result.with_labels(_from_labels(few, result, predictions, seed))
+
+
+def _observed(operational: Any, network: Network | None) -> Any:
+    if network is None or isinstance(operational, Trace):
+        return operational
+    return network.observe(operational, keep_inputs=not network.embeds)
+
+
+def _from_labels(
+    few: FewLabels, result: AccuracyEstimates, predictions: Predictions, seed: int
+) -> LabelledAccuracy:
+    value = result.headline.value
+    return accuracy_from_labels(
+        predictions.confidence,
+        few.rows,
+        few.correct(predictions),
+        probabilities=few.probabilities,
+        expected=None if math.isnan(value) else value,
+        level=result.level,
+        seed=seed,
+    )
 
 
 @storable("accuracy.AccuracyEstimator")
@@ -73,49 +118,62 @@ class AccuracyEstimator:
     def __init__(self, *, window: int | None = None, seed: int = 0) -> None:
         self.window = window
         self.seed = seed
+        self.answer_: TaughtAnswer | None = None
         self.methods_: list[Method] = []
         self.reference_accuracy_ = float("nan")
         self.classes_ = 0
 
-    def fit(self, reference: Any, perturbed: Iterable[Any] = (), other: Any = None) -> Self:
-        """Fit every method that applies: on a labelled Trace, perturbed versions of it, other networks'.
+    def fit(
+        self,
+        reference: Any,
+        perturbed: Iterable[Any] = (),
+        other: Any = None,
+        *,
+        network: Network | None = None,
+        folder: Folder = None,
+    ) -> Self:
+        """Learn from a labelled reference, as `estimate_accuracy` does, which explains the arguments.
 
-        Instead of a Trace, (probabilities, labels) will do. Methods that need all rows at once hold the rows
-        of the reference; they are left to `estimate_accuracy`, so that an estimator has no row in it.
+        Methods that need all rows at once hold the rows of the reference; they are left to
+        `estimate_accuracy`, so that an estimator has no row in it but the 500 nearest neighbours are sought
+        among, and these as projected features.
         """
-        self._learn(self._known(labelled_trace(reference), perturbed, other))
+        self._learn(lesson_stream(reference, perturbed, network, folder, self.seed), other)
         return self
 
-    def _known(self, reference: Trace, perturbed: Iterable[Any], other: Any) -> AccuracyReference:
-        labelled = LabelledPredictions.of(reference, other)
-        window = self.window or min(LONGEST_WINDOW, len(labelled))
-        if len(labelled) < max(FEWEST_REFERENCE_ROWS, window):
-            raise InputError(
-                f"expected a reference of at least {max(FEWEST_REFERENCE_ROWS, window)} rows (one window), "
-                f"got {len(labelled)}; pass more labelled rows or a smaller window"
-            )
-        versions = [labelled_trace(one) for one in perturbed] or noisy(reference, self.seed)
-        taught = [LabelledPredictions.of(trace) for trace in versions]
-        if any(len(one) < window for one in taught):
+    def _learn(self, stream: Iterator[Lesson], other: Any, rows: int = LONGEST_WINDOW) -> AccuracyReference:
+        heard = Overheard()
+        lessons = heard.listen(stream)
+        clean = next(lessons)
+        labelled = LabelledPredictions.of(clean.trace, other)
+        window = self.window or min(LONGEST_WINDOW, rows, len(labelled))
+        _check_reference(labelled, self.window)
+        if len(labelled) >= FEWEST_REFERENCE_ROWS:
+            self.answer_ = TaughtAnswer(seed=self.seed).fit(chain([clean], lessons))
+        for _ in lessons:  # what the answer did not read, the table does
+            pass
+        if any(len(one) < window for one in heard.taught):
             raise InputError(
                 f"expected perturbed Traces of at least one window ({window} rows), got "
-                f"{min(map(len, taught))}; pass longer ones or a smaller window"
+                f"{min(map(len, heard.taught))}; pass longer ones or a smaller window"
             )
-        return AccuracyReference(labelled, taught, window)
-
-    def _learn(self, known: AccuracyReference) -> None:
+        known = AccuracyReference(labelled, heard.taught, window)
         self.methods_ = [
             method().fit(known) for method in METHODS if method.additive and method.applies(known)
         ]
-        self.reference_accuracy_ = float(known.labelled.correct.mean())
-        self.classes_ = known.labelled.predictions.probabilities.shape[1]
+        self.reference_accuracy_ = float(labelled.correct.mean())
+        self.classes_ = labelled.predictions.probabilities.shape[1]
+        return known
 
     def count(self, operational: Any, other: Any = None) -> PredictionCounts:
-        """Sums over operational predictions, a Trace or probabilities; may run where the data is."""
-        return self._counts_of(Predictions.of(operational, other))
+        """Sums over operational predictions, a Trace or probabilities; may run where the data is.
+
+        With a taught estimator, a Trace with the features of its layer; with inputs, frozen ones are seen.
+        """
+        return self._counts_of(operational, Predictions.of(operational, other))
 
     def estimate(self, counts: PredictionCounts, level: float = 0.95) -> AccuracyEstimates:
-        """Every method's estimate with its `level` interval."""
+        """The answer and every method's estimate, with `level` intervals."""
         self.expect_fitted()
         check_level(level)
         if counts.estimator != self.fingerprint:
@@ -125,7 +183,13 @@ class AccuracyEstimator:
             )
         at_once = [method() for method in METHODS if not method.additive]
         estimates = [_estimate(method, counts, level) for method in (*self.methods_, *at_once)]
-        return AccuracyEstimates(estimates, self.reference_accuracy_, counts.rows, level)
+        headline, place = self._headline(counts, level)
+        return AccuracyEstimates(estimates, self.reference_accuracy_, counts.rows, level, headline, place)
+
+    def _headline(self, counts: PredictionCounts, level: float) -> tuple[Headline, SetPlace | None]:
+        if self.answer_ is None or counts.answer is None:
+            return Headline.unknown(_SMALL_REFERENCE), None
+        return self.answer_.headline(counts.answer, level), self.answer_.place(counts.answer)
 
     @property
     def fingerprint(self) -> str:
@@ -148,7 +212,9 @@ class AccuracyEstimator:
                 "expected a fitted AccuracyEstimator, got an unfitted one; call fit(reference) first"
             )
 
-    def _counts_of(self, predictions: Predictions, at_once: Iterable[Method] = ()) -> PredictionCounts:
+    def _counts_of(
+        self, operational: Any, predictions: Predictions, at_once: Iterable[Method] = ()
+    ) -> PredictionCounts:
         """`at_once`: methods whose sums do not add up, to be asked where these are all rows."""
         self.expect_fitted()
         if (found := predictions.probabilities.shape[1]) != self.classes_:
@@ -163,7 +229,10 @@ class AccuracyEstimator:
                 left_out[method.name] = reason
             elif method.sums_name not in sums:
                 sums[method.sums_name] = method.sums(predictions)
-        return PredictionCounts(sums, len(predictions), self.fingerprint, left_out)
+        trace = operational if isinstance(operational, Trace) else None
+        trace = trace or Trace.from_probabilities(predictions.probabilities)
+        answer = None if self.answer_ is None else self.answer_.count(trace)
+        return PredictionCounts(sums, len(predictions), self.fingerprint, left_out, answer)
 
 
 def _estimate(method: Method, counts: PredictionCounts, level: float) -> AccuracyEstimate:
@@ -174,3 +243,16 @@ def _estimate(method: Method, counts: PredictionCounts, level: float) -> Accurac
     else:
         found, note = method.interval(sums, counts.rows, level), method.doubt(sums, counts.rows)
     return AccuracyEstimate(method.name, *found, method.assumption, method.counted, note)
+
+
+def _check_reference(labelled: LabelledPredictions, window: int | None) -> None:
+    wanted = max(FEWEST_WINDOW_ROWS, window or 0)
+    if len(labelled) < wanted:
+        raise InputError(
+            f"expected a reference of at least {wanted} rows (one window), got {len(labelled)}; pass more "
+            "labelled rows or a smaller window"
+        )
+    if not labelled.correct.any():
+        raise InputError(
+            "expected a reference on which the network is sometimes right, got none; check the labels"
+        )

@@ -1,4 +1,4 @@
-"""Set sums: all that the answer needs of a set of predictions, as counts and sums that add up over devices."""
+"""Set sums: all that the answer needs of a set of predictions, in numbers that add up over devices."""
 
 from dataclasses import dataclass, fields
 from typing import ClassVar
