@@ -22,7 +22,7 @@ from assay.accuracy.explanation import ExplanationModel
 from assay.accuracy.headline import Headline
 from assay.accuracy.input_obstacles import input_obstacle
 from assay.accuracy.lesson_reader import LessonReader
-from assay.accuracy.lesson_sets import ALL, BOTH, LessonSet
+from assay.accuracy.lesson_sets import ALL, BOTH, LessonSet, LessonTable
 from assay.accuracy.outputs_only import outputs_estimates, outputs_only_headline
 from assay.accuracy.place import SetPlace
 from assay.accuracy.set_counter import CountedRows, SetCounter
@@ -108,7 +108,7 @@ class TaughtAnswer:
             mix = self.mix_.explained(sums.cells, level, self.seed)
             # A collapse onto few classes looks like a change of their frequencies; trees know the difference.
             if mix.p_value > FITS and abs(mix.value - check) < ALIKE:
-                reason = "class frequencies alone explain the change"
+                reason = "nothing changed but, at most, class frequencies"
                 return self._held(mix.value, mix.lower, mix.upper, reason)
         if views is None:
             return outputs_only_headline(sums, self.reference_, self.accuracy_)
@@ -194,10 +194,11 @@ class TaughtAnswer:
         return self._views[size]
 
     def state(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_views"}
+        kept = {name: value for name, value in vars(self).items() if name not in ("_views", "sets_")}
+        return {**kept, "sets_": LessonTable.of(self.sets_)}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         answer = cls(seed=state["seed"])
-        vars(answer).update(state)
+        vars(answer).update({**state, "sets_": state["sets_"].sets()})
         return answer

@@ -19,7 +19,7 @@ from assay.accuracy.predictions import (
     expect_same_classes,
 )
 from assay.accuracy.result import AccuracyEstimate, AccuracyEstimates
-from assay.accuracy.teaching import Folder, Overheard, lesson_stream
+from assay.accuracy.teaching import Folder, Overheard, lesson_stream, without_features
 from assay.errors import InputError, NotFittedError
 from assay.faults.lessons import Lesson
 from assay.network import Network
@@ -118,6 +118,7 @@ class AccuracyEstimator:
     def __init__(self, *, window: int | None = None, seed: int = 0) -> None:
         self.window = window
         self.seed = seed
+        self._fingerprint: str | None = None
         self.answer_: TaughtAnswer | None = None
         self.methods_: list[Method] = []
         self.reference_accuracy_ = float("nan")
@@ -149,8 +150,10 @@ class AccuracyEstimator:
         window = self.window or min(LONGEST_WINDOW, rows, len(labelled))
         _check_reference(labelled, self.window)
         if len(labelled) >= FEWEST_REFERENCE_ROWS:
-            self.answer_ = TaughtAnswer(seed=self.seed).fit(chain([clean], lessons))
-        for _ in lessons:  # what the answer did not read, the table does
+            taught = next(lessons, None)
+            heard_first = [without_features(clean)] if taught is None else [clean, taught]
+            self.answer_ = TaughtAnswer(seed=self.seed).fit(chain(heard_first, lessons))
+        for _ in lessons:  # what the answer does not read, the table does
             pass
         if any(len(one) < window for one in heard.taught):
             raise InputError(
@@ -158,6 +161,7 @@ class AccuracyEstimator:
                 f"{min(map(len, heard.taught))}; pass longer ones or a smaller window"
             )
         known = AccuracyReference(labelled, heard.taught, window)
+        self._fingerprint = None
         self.methods_ = [
             method().fit(known) for method in METHODS if method.additive and method.applies(known)
         ]
@@ -193,11 +197,13 @@ class AccuracyEstimator:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of everything that was fitted."""
-        return fingerprint_of(self)
+        """A hash of everything that was fitted, made once."""
+        if self._fingerprint is None or not self.methods_:
+            self._fingerprint = fingerprint_of(self)
+        return self._fingerprint
 
     def state(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:

@@ -6,7 +6,7 @@ the halves, both together, smaller parts of them (an answer about 100 rows is le
 and parts with other class frequencies.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,6 @@ ALL = 0
 """The size of a set that has all rows of its half."""
 
 
-@storable("accuracy.LessonSet")
 @dataclass(frozen=True, eq=False)
 class LessonSet:
     """One set of rows of a lesson; `half` is 0, 1 or BOTH, `size` a number of rows or ALL."""
@@ -44,6 +43,38 @@ class LessonSet:
     mixed: bool
     signals: Doubles
     accuracy: float
+
+
+@storable("accuracy.LessonTable")
+@dataclass(frozen=True, eq=False)
+class LessonTable:
+    """Many sets as a few columns, which is how a file has them."""
+
+    faults: list[str]
+    categories: list[str]
+    places: Whole
+    """(sets, 3): half, size, mixed."""
+    signals: Doubles
+    accuracies: Doubles
+
+    @classmethod
+    def of(cls, sets: Sequence[LessonSet]) -> "LessonTable":
+        return cls(
+            [one.fault for one in sets],
+            [one.category for one in sets],
+            np.array([(one.half, one.size, one.mixed) for one in sets], np.int64).reshape(-1, 3),
+            np.array([one.signals for one in sets]),
+            np.array([one.accuracy for one in sets]),
+        )
+
+    def sets(self) -> list[LessonSet]:
+        columns = zip(
+            self.faults, self.categories, self.places.tolist(), self.signals, self.accuracies, strict=True
+        )
+        return [
+            LessonSet(fault, category, half, size, bool(mixed), signals, float(accuracy))
+            for fault, category, (half, size, mixed), signals, accuracy in columns
+        ]
 
 
 @dataclass(frozen=True, eq=False)

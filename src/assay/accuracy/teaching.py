@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assay.accuracy.answer import NOT_TEACHING
@@ -34,9 +34,7 @@ def _without_network(reference: Trace, perturbed: list[Any], seed: int) -> Itera
     if any(isinstance(one, Lesson) for one in perturbed):
         yield from _given_lessons(reference, perturbed)
         return
-    # Nothing teaches what becomes of features, and operational predictions may have none.
-    plain = Trace(reference.logits, labels=reference.labels, outputs=LOGITS)
-    yield Lesson(CLEAN, CLEAN, 0, plain)
+    yield Lesson(CLEAN, CLEAN, 0, reference)
     name = PERTURBED if perturbed else LOGIT_NOISE
     for number, one in enumerate(perturbed or noisy(reference, seed), 1):
         yield Lesson(name, name, number, labelled_trace(one))
@@ -48,6 +46,11 @@ def _given_lessons(reference: Trace, given: list[Any]) -> Iterator[Lesson]:
     if given[0].fault != CLEAN:
         yield Lesson(CLEAN, CLEAN, 0, reference)
     yield from given
+
+
+def without_features(clean: Lesson) -> Lesson:
+    """For an answer that nothing teaches what becomes of features; operational predictions may have none."""
+    return replace(clean, trace=Trace(clean.trace.logits, labels=clean.trace.labels, outputs=LOGITS))
 
 
 @dataclass
