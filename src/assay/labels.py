@@ -22,13 +22,13 @@ def class_numbers(labels: Any) -> Tensor:
     >>> class_numbers([[2.0], [0.0]])
     tensor([2, 0])
     """
-    values = labels if isinstance(labels, Tensor) else _as_tensor(labels)
+    values = labels if isinstance(labels, Tensor) else label_tensor(labels)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1 or values.is_complex():
         raise InputError(
             f"expected labels as one class number per input, got {values.dtype} {tuple(values.shape)}; "
-            "pass class numbers, not one-hot rows or probabilities"
+            "pass class numbers, not one-hot rows or probabilities; a network for maps of labels has rows="
         )
     if values.is_floating_point() and not (whole := values.isfinite() & (values == values.trunc())).all():
         raise InputError(
@@ -44,7 +44,7 @@ def label_column(labels: Any, label: int) -> Any:
     >>> label_column([[0, 1], [1, 1]], 0)
     tensor([0, 1])
     """
-    values = labels if isinstance(labels, Tensor) else _as_tensor(labels)
+    values = labels if isinstance(labels, Tensor) else label_tensor(labels)
     if values.ndim != 2 or values.shape[1] == 1:
         return values
     if label >= values.shape[1]:
@@ -98,7 +98,8 @@ def order_hint(labels: Tensor, predictions: Tensor) -> str:
     )
 
 
-def _as_tensor(labels: Any) -> Tensor:
+def label_tensor(labels: Any) -> Tensor:
+    """Numbers of any shape as a tensor."""
     try:
         array = np.asarray(labels)
     except ValueError as error:  # rows of different lengths

@@ -8,7 +8,7 @@ import torch
 
 import assay
 from assay.errors import InputError
-from assay.faults import NOISE
+from assay.faults import NOISE, TABULAR, TEXT
 
 
 def test_the_paper_s_set_is_made_without_being_asked(network, data):
@@ -98,12 +98,10 @@ def test_tables_and_texts_get_their_own_faults():
     table = np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32)
     labels = np.arange(50) % 3
     names = {s.name.split(" ")[0] for s in assay.build_scenarios(table, labels)}
-    assert names == {"gaussian_noise", "feature_dropout", "scaling_drift", "stuck_sensor"}
+    assert names == set(TABULAR)
     texts = [f"sentence number {row} of many words" for row in range(50)]
     scenarios = assay.build_scenarios(texts, labels, novelty={"numbers": ["1 2 3", "4 5 6", "7 8 9", "10"]})
-    assert {s.name.split(" ")[0] for s in scenarios} == {
-        "character_noise", "word_noise", "truncation", "numbers"
-    }  # fmt: skip
+    assert {s.name.split(" ")[0] for s in scenarios} == {*TEXT, "numbers"}
     for scenario in scenarios:
         assert len(scenario.inputs) == len(scenario)
         known = [text in texts for text in scenario.inputs]
@@ -159,3 +157,8 @@ def test_bad_input_gets_one_clear_sentence_before_any_work(network, data):
         build(inputs, labels, faults=[])
     with pytest.raises(InputError, match="clean_share between 0 and 1"):
         build(inputs, labels, clean_share=1)
+
+
+def test_labels_that_are_all_ignored_are_refused(data):
+    with pytest.raises(InputError, match="expected labels that count, got only -100"):
+        assay.build_scenarios(data[0], torch.full_like(data[1], -100))

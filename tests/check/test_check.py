@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import assay
 from assay.cli import app
 from assay.demo.networks import small_cnn, trained
+from assay.faults import BYTES, TOKENS
 
 FAULTS = ("gaussian", "contrast", "pixel_trap", "dead_rows", "fgsm")
 
@@ -181,7 +182,9 @@ def test_a_function_without_layers_is_checked_by_what_it_puts_out(network):
 
     forest = assay.Network.from_function(probabilities, "forest-1")
     found = assay.check_network(forest, assay.data.digits()[1], faults=("gaussian", "contrast"))
-    assert found.left_out == {"monitorability (MIRA)": "the network has no layers that can be watched"}
+    assert set(found.left_out) == {"monitorability (MIRA)", "shuffle score"}
+    assert found.left_out["monitorability (MIRA)"] == "the network has no layers that can be watched"
+    assert "got the logarithms of probabilities, whose energy is 0" in found.left_out["shuffle score"]
     assert {gate.verdict for gate in found.gates} == {"passed"}
     assert set(found.benchmark.guards) == {"MaxSoftmax", "Entropy", "GEN", "KLMatching"}
     with_layers = {"knn": assay.monitors.KNN(), "softmax": assay.monitors.MaxSoftmax()}
@@ -307,14 +310,14 @@ def rows_of_letters(values, count=400):
             256,
             torch.uint8,
             None,
-            {"bit_flips", "byte_noise", "byte_order", "lost_bytes", "zero_block", "truncation"},
+            set(BYTES),
         ),
         (256, torch.int32, ("bit_flips",), {"bit_flips"}),
         (
             90,
             torch.int64,
             None,
-            {"token_noise", "token_order", "lost_tokens", "repeated_tokens", "truncation"},
+            set(TOKENS),
         ),
     ],
 )

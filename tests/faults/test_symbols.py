@@ -1,5 +1,6 @@
 """Faults of bytes and of tokens do what they say, row by row, and leave padding and special tokens alone."""
 
+import string
 from itertools import pairwise
 
 import pytest
@@ -39,11 +40,14 @@ def test_byte_faults_go_further_with_severity_and_repeat_themselves(name):
     rows, fault = files(), BYTES[name]
     before = rows.clone()
     changed = [(fault(rows, severity, seed=1) != rows) for severity in range(1, 6)]
-    away = [int(places.sum()) for places in changed]
+    if name == "lost_start":  # everything that is left moves up: count the loss instead
+        away = [int((fault(rows.clamp(min=1), severity) == 0).sum()) for severity in range(1, 6)]
+    else:
+        away = [int(places.sum()) for places in changed]
     assert all(low < high for low, high in pairwise(away))
     assert changed[0].any(dim=1).all()  # every row
     assert torch.equal(fault(rows, 3, seed=2), fault(rows, 3, seed=2))
-    random = name not in ("truncation", "byte_order")
+    random = name not in ("truncation", "lost_start", "byte_order", "stripped_bit")
     assert torch.equal(fault(rows, 3, seed=2), fault(rows, 3, seed=3)) != random
     assert torch.equal(rows, before)
     for dtype in (torch.uint8, torch.int32):
@@ -79,6 +83,63 @@ def test_byte_faults_do_what_they_say_in_every_row():
     assert (struck.sum(dim=1) == 20).all()
     assert ((struck[:, 1:] - struck[:, :-1]).clamp(min=0).sum(dim=1) + struck[:, 0] == 1).all()  # one run
     assert (BYTES["zero_block"](bright, 4, seed=9)[BYTES["zero_block"](bright, 3, seed=9) == 0] == 0).all()
+
+
+def test_bytes_are_coded_otherwise_as_they_say():
+    rows = files()
+    for severity in range(1, 6):
+        half = -(-97 * severity // 5)
+        seven = BYTES["stripped_bit"](rows, severity)
+        assert torch.equal(seven[:, :half], rows[:, :half] % 128)
+        assert torch.equal(seven[:, half:], rows[:, half:])
+        swapped = BYTES["letter_case"](rows, severity)
+        for before, after in zip(rows.tolist(), swapped.tolist(), strict=True):
+            letters = [place for place, value in enumerate(before) if chr(value) in string.ascii_letters]
+            changed = [place for place in range(97) if before[place] != after[place]]
+            assert len(changed) == -(-len(letters) * severity // 5)
+            assert all(chr(after[place]) == chr(before[place]).swapcase() for place in changed)
+
+
+def test_a_lost_start_is_a_truncation_from_the_other_end():
+    rows = files().clamp(min=1)
+    for severity in range(1, 6):
+        end = BYTES["lost_start"](rows, severity)
+        kept = -(-round(FIRST[severity - 1] * 9700) // 100)
+        assert torch.equal(end[:, :kept], rows[:, 97 - kept :])
+        assert (end[:, kept:] == 0).all()
+
+
+@pytest.mark.parametrize("severity", range(1, 6))
+def test_a_shuffled_run_is_one_run_of_which_nothing_stays_in_place(severity):
+    rows = torch.arange(40).expand(30, 40)  # all different
+    found = BYTES["shuffled_run"](rows, severity)
+    moved = found != rows
+    length = {1: 4, 2: 8, 3: 16, 4: 28, 5: 40}[severity]
+    for row, places in zip(found, moved, strict=True):
+        struck = places.nonzero().flatten()
+        assert struck.tolist() == list(range(int(struck[0]), int(struck[0]) + length))
+        assert sorted(row.tolist()) == list(range(40))
+    assert torch.equal(BYTES["shuffled_run"](rows[:, :2], 1), rows[:, [1, 0]])  # two are the fewest
+    assert torch.equal(BYTES["shuffled_run"](rows[:, :1], 5), rows[:, :1])
+
+
+@pytest.mark.parametrize(("fault", "shares"), [
+    (BYTES["inserted_bytes"], (0.01, 0.02, 0.05, 0.1, 0.2)), (TOKENS["inserted_tokens"], SHARES)
+])  # fmt: skip
+def test_inserted_symbols_push_the_others_on_and_the_last_out(fault, shares):
+    rows = torch.arange(100, 200).expand(20, 100)
+    rows = torch.cat([rows, torch.full((20, 5), 300 if fault.kind == "bytes" else 0)], dim=1)  # padding
+    for severity, share in enumerate(shares, 1):
+        found = fault(rows, severity)
+        assert torch.equal(found[:, 100:], rows[:, 100:])
+        strays = round(share * 100)
+        for row in found[:, :100].tolist():
+            # What was pushed on is there in order; a stray may be equal to the one that is awaited.
+            awaited = 100
+            for symbol in row:
+                awaited += symbol == awaited
+            assert awaited >= 200 - strays
+        assert (found != rows).any(dim=1).all()
 
 
 @pytest.mark.parametrize("padding", [256, 0])
@@ -147,6 +208,32 @@ def test_token_faults_do_what_they_say_in_every_row():
     assert turned[row, 2:4].tolist() == ids[row, [3, 2]].tolist()
 
 
+def test_another_vocabulary_changes_a_token_everywhere_or_nowhere():
+    ids = texts()["input_ids"]
+    own = ids[ids > SEP].unique()
+    fault = token_faults(special=(CLS, SEP))["changed_vocabulary"]
+    for severity in range(1, 6):
+        found = fault(ids, severity)
+        new = {int(token): found[ids == token].unique().tolist() for token in own}
+        assert all(len(tokens) == 1 for tokens in new.values())
+        changed = [token for token, (other,) in new.items() if token != other]
+        assert len(changed) == -(-round(SHARES[severity - 1] * len(own) * 100) // 100)
+        assert {other for (other,) in new.values()} <= set(own.tolist())
+    assert torch.equal(TOKENS["changed_vocabulary"](torch.full((3, 4), 5), 5), torch.full((3, 4), 5))
+
+
+def test_unknown_tokens_are_the_tokenizer_s_or_else_the_rarest():
+    inputs = texts()
+    ids, own = inputs["input_ids"], inputs["attention_mask"].sum(dim=1) - 2
+    for severity, share in enumerate(SHARES, 1):
+        found = token_faults(special=(CLS, SEP), unknown=99)["unknown_tokens"](inputs, severity)["input_ids"]
+        assert (found == 99).sum(dim=1).tolist() == [-(-round(share * n * 100) // 100) for n in own.tolist()]
+        assert torch.equal(found[found != 99], ids[found != 99])
+    rarely = torch.tensor([[4, 4, 5, 5, 6, 4]] * 3)
+    assert set(TOKENS["unknown_tokens"](rarely, 5)[rarely != 6].tolist()) == {4, 5, 6}
+    assert (TOKENS["unknown_tokens"](rarely, 5) == 6).sum(dim=1).min() >= 4
+
+
 def test_tokens_in_one_tensor_are_padded_where_they_say():
     ids = texts()["input_ids"]
     family = token_faults(padding=PAD, special=(CLS, SEP))
@@ -178,10 +265,11 @@ def test_the_rule_of_a_network_is_that_of_its_embedding_or_tokenizer():
 
     class Tokenizer:
         all_special_ids = (5, 1)
+        unk_token_id = 3
 
     network = assay.Network(module)
     network.tokenizer, network.padding = Tokenizer(), 5
-    assert TokenRule.of(network) == TokenRule(5, frozenset({1, 5}))
+    assert TokenRule.of(network) == TokenRule(5, frozenset({1, 5}), 3)
 
 
 @pytest.mark.parametrize("fault", [BYTES["bit_flips"], TOKENS["token_noise"]])

@@ -73,13 +73,13 @@ def network():
 
 
 @pytest.fixture(scope="module")
-def bytes_():
+def greys():
     return np.random.default_rng(0).integers(0, 256, (10, 4, 4), dtype=np.uint8)
 
 
 @pytest.fixture(scope="module")
-def inputs(bytes_):
-    return torch.from_numpy(bytes_.astype(np.float32) / 255)[:, None]
+def inputs(greys):
+    return torch.from_numpy(greys.astype(np.float32) / 255)[:, None]
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +88,8 @@ def labels():
 
 
 @pytest.fixture(scope="module")
-def pictures(bytes_):
-    return [Image.fromarray(image) for image in bytes_]
+def pictures(greys):
+    return [Image.fromarray(image) for image in greys]
 
 
 def forms(inputs, labels, pictures):
@@ -125,6 +125,17 @@ def forms(inputs, labels, pictures):
         "columns of Hugging Face": Columns({"id": numbers, "img": pictures, "label": numbers}),
         "columns of numbers": Columns({"x": inputs.tolist(), "y": numbers}),
         "images and labels": (pictures, labels),
+        "a stream of batches of images, the last of one": Stream(
+            (
+                {"image": pictures[start : start + 3], "label": numbers[start : start + 3]}
+                for start in range(0, len(numbers), 3)
+            ),
+            ["image", "label"],
+        ),
+        "a stream of batches of numbers, the last of one": Stream(
+            (inputs[start : start + 3].tolist(), numbers[start : start + 3])
+            for start in range(0, len(numbers), 3)
+        ),
     }
 
 
@@ -233,7 +244,7 @@ def test_rows_to_be_ignored_are_left_out_and_counted(network, inputs, labels):
     assert network.observe((inputs, labels)).ignored == 0
     other = assay.Network(network.module, ignore_index=2)
     assert other.observe((inputs, labels)).ignored == 3
-    with pytest.raises(InputError, match="at least one input, got none"):
+    with pytest.raises(InputError, match="a label that counts, got 10 times -100"):
         network.observe((inputs, torch.full((10,), -100)))
     with pytest.raises(InputError, match="expected labels from 0 to 2"):
         network.observe((inputs, marked.where(marked != -100, -1)))
@@ -300,6 +311,10 @@ def test_a_stream_that_breaks_off_leaves_no_monitor_fitted(network, inputs):
         (iter([(torch.zeros(2, 1, 4, 4), torch.zeros(3))]), "2 inputs and 3 labels"),
         (Items([object()]), "pass transform="),
         (iter([()]), "pass at least inputs"),
+        (iter([None]), "expected batches or items of a dataset, got NoneType"),
+        (iter([1.0, 2.0]), "expected batches or items of a dataset, got float"),
+        ((torch.zeros(3, 1, 4, 4), torch.full((3,), -100)), "a label that counts, got 3 times -100"),
+        ((torch.zeros(3, 1, 4, 4), torch.zeros(3, 4, 4)), "a network for maps of labels has rows="),
         (
             iter([(torch.zeros(2, 1, 4, 4), torch.tensor([0.5, 1.0]))]),
             "whole class numbers, got 0.5; .* not regression",
@@ -311,7 +326,7 @@ def test_data_that_cannot_be_read_gets_one_sentence(network, data, words):
         network.observe(data)
 
 
-def test_maps_of_labels_come_as_pictures_too(pictures, bytes_):
+def test_maps_of_labels_come_as_pictures_too(pictures, greys):
     class Maps(nn.Module):
         def __init__(self):
             super().__init__()
@@ -320,12 +335,15 @@ def test_maps_of_labels_come_as_pictures_too(pictures, bytes_):
         def forward(self, images):
             return self.head(images)
 
-    maps = [Image.fromarray((image // 64).astype(np.uint8)) for image in bytes_]
+    maps = [Image.fromarray((image // 64).astype(np.uint8)) for image in greys]
     network = assay.Network(Maps(), layers=(), rows="pixels", batch_size=4)
-    expected = torch.from_numpy(bytes_ // 64).flatten().long()
+    expected = torch.from_numpy(greys // 64).flatten().long()
     for data in (
         Columns({"image": pictures, "annotation": maps}),
         Items({"image": one, "annotation": other} for one, other in zip(pictures, maps, strict=True)),
+        Stream(
+            [{"image": pictures[:9], "annotation": maps[:9]}, {"image": pictures[9:], "annotation": maps[9:]}]
+        ),
     ):
         trace = network.observe(data, columns=("image", "annotation"))
         assert torch.equal(trace.labels, expected)
@@ -339,15 +357,49 @@ def test_maps_of_labels_come_as_pictures_too(pictures, bytes_):
         assert len(network.observe(batches)) == 4 * 16
 
 
-def test_real_packages_hand_out_what_the_stand_ins_do(network, inputs, labels, pictures):
+def test_hugging_face_hands_out_what_the_stand_ins_do(network, inputs, labels, pictures):
     datasets = pytest.importorskip("datasets")
-    numbers = labels.tolist()
-    dataset = datasets.Dataset.from_dict(
-        {"image": pictures, "label": numbers},
-        features=datasets.Features(image=datasets.Image(), label=datasets.Value("int64")),
-    )
+    features = datasets.Features(image=datasets.Image(), label=datasets.Value("int64"))
+    dataset = datasets.Dataset.from_dict({"image": pictures, "label": labels.tolist()}, features=features)
     expected = network.observe((inputs, labels)).logits
     for data in (dataset, dataset.to_iterable_dataset(), dataset.to_iterable_dataset().batch(3)):
         trace = network.observe(data)
         assert torch.allclose(trace.logits, expected, atol=1e-6)
         assert torch.equal(trace.labels, labels)
+
+
+# webdataset leaves the shards it has read to the garbage collector, which closes and mentions them.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_webdataset_hands_out_what_the_stand_ins_do(network, inputs, labels, pictures, tmp_path):
+    webdataset = pytest.importorskip("webdataset")
+    with webdataset.TarWriter(str(tmp_path / "digits.tar")) as shard:
+        for number, (picture, label) in enumerate(zip(pictures, labels.tolist(), strict=True)):
+            shard.write({"__key__": f"{number:03d}", "png": picture, "cls": label})
+    expected = network.observe((inputs, labels)).logits
+
+    def tensor(picture):
+        return torch.from_numpy(np.array(picture.convert("L"), dtype=np.float32) / 255)[None]
+
+    samples = webdataset.WebDataset(str(tmp_path / "digits.tar"), shardshuffle=False).decode("pil")
+    tensors = samples.to_tuple("png", "cls").map_tuple(tensor, int)
+    loader = webdataset.WebLoader(tensors.batched(4), batch_size=None)
+    for data, transform in ((samples, tensor), (tensors, None), (tensors.batched(3), None), (loader, None)):
+        trace = Trace.concatenate(network.stream(data, transform=transform))
+        assert torch.allclose(trace.logits, expected, atol=1e-6)
+        assert torch.equal(trace.labels, labels)
+
+
+def test_token_ids_without_an_embedding_get_one_sentence():
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Embedding(50, 4), nn.Flatten(), nn.Linear(24, 3))
+
+        def forward(self, input_ids):
+            return self.body(input_ids)
+
+    ids = torch.arange(60).view(10, 6)
+    network = assay.Network(Named())
+    for data in (ids, {"input_ids": ids}):
+        with pytest.raises(InputError, match=r"token ids from 0 to 49, .* got 0 to 59; use the tokenizer"):
+            network.observe(data)

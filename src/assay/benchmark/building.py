@@ -70,7 +70,9 @@ def _known_rows(inputs: Any, labels: Any, network: Network | None) -> tuple[Any,
     known = input_labels(labels, None if network is None else network.rows is not None)
     if not isinstance(known, Tensor) or known.ndim > 1 or len(known) != length(inputs):
         return inputs, known
-    kept = known != (IGNORED if network is None else network.ignore_index)
+    kept = known != (ignored := IGNORED if network is None else network.ignore_index)
+    if len(kept) and not kept.any():
+        raise InputError(f"expected labels that count, got only {ignored}, which is ignored; pass others")
     return (inputs, known) if kept.all() else (rows(inputs, kept), known[kept])
 
 

@@ -4,12 +4,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from assay.errors import InputError
 from assay.identity import digest
-from assay.labels import class_numbers
+from assay.labels import class_numbers, label_tensor
 from assay.network import length
 
 CATEGORIES = ("novelty", "noise", "anomaly", "shift", "adversarial")
@@ -87,14 +88,26 @@ def input_labels(labels: Any, dense: bool | None = None) -> Labels:
 
     Without a word about it, outputs are dense if labels are maps or a list of anything but numbers.
     """
-    if isinstance(labels, list | tuple) and labels and isinstance(labels[0], Mapping | Tensor):
-        several = True
-    else:
-        labels = torch.as_tensor(labels)
-        several = labels.ndim > 2
-    if several if dense is None else dense:
-        return labels if isinstance(labels, Tensor) else list(labels)
-    return class_numbers(labels)
+    in_parts = isinstance(labels, list | tuple) and any(isinstance(part, Mapping | Tensor) for part in labels)
+    if dense is None:
+        dense = any(_are_several(part) for part in labels) if in_parts else _is_maps(labels)
+    if not dense:
+        return class_numbers(labels)
+    if in_parts:
+        return list(labels)
+    return labels if isinstance(labels, Tensor) else label_tensor(labels)
+
+
+def _are_several(part: Any) -> bool:
+    """Whether this is anything but the one class number of an input."""
+    return not isinstance(part, Tensor) or part.numel() != 1
+
+
+def _is_maps(labels: Any) -> bool:
+    try:
+        return np.ndim(labels) > 2
+    except ValueError:  # rows of several lengths
+        return False
 
 
 def check_scenario_labels(scenario: Scenario, classes: int, ignored: Collection[int]) -> None:

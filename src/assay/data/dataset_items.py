@@ -4,7 +4,7 @@ Elements are (input, label), (input, label, id, ...), dicts with a label under a
 Ids and other metadata are ignored.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -79,6 +79,11 @@ def batched(inputs: Any, transform: Transform | None = None) -> Any:
         return {name: batched(values, transform) for name, values in inputs.items()}
     if isinstance(inputs, Tensor | np.ndarray) and transform is None:
         return inputs
+    if not isinstance(inputs, Iterable):
+        raise InputError(
+            f"expected batches or items of a dataset, got {type(inputs).__name__}; "
+            "pass (inputs, labels) or inputs"
+        )
     items = [item if transform is None else transform(item) for item in inputs]
     if not items or all(isinstance(item, str) for item in items):
         return items

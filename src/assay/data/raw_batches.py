@@ -95,10 +95,13 @@ def _put_together(
     data: Any, batch_size: int, transform: Transform | None, columns: Columns | None, several: bool
 ) -> Iterator[tuple[Any, Any]]:
     from_dataset = isinstance(data, Dataset) or hasattr(data, "column_names")
+    in_batches = False  # once there was a batch, the last of one row is a batch, too
     held: list[tuple[Any, Any]] = []
     for element in _elements(data):
         value, label = input_and_label(element, columns)
-        if is_one(value, label) or (from_dataset and (several or not _are_several(value, label))):
+        one = is_one(value, label)
+        in_batches = in_batches or not from_dataset or not (one or _is_item(value, label, several))
+        if one or not in_batches:
             held.append((value, label))
             if len(held) == batch_size:
                 yield _joined(held, transform)
@@ -121,11 +124,16 @@ def _elements(data: Any) -> Iterable[Any]:
     return elements
 
 
-def _are_several(value: Any, label: Any) -> bool:
-    """Whether a dataset's element is a batch after all: with as many labels, more than one, as rows."""
+def _is_item(value: Any, label: Any, several: bool) -> bool:
+    """Whether a dataset's element is an item, and not a batch: with as many labels, more than one, as rows.
+
+    Where one input has `several` labels, their number says nothing: then only images and texts can tell.
+    """
+    if several or is_images(value) or is_texts(value):
+        return not (is_images(value) or is_texts(value))
     count = len(label) if isinstance(label, Sized) and not isinstance(label, str) else 1
     rows = next(iter(value.values())) if isinstance(value, Mapping) and value else value
-    return count > 1 and isinstance(rows, Sized) and len(rows) == count
+    return count <= 1 or not isinstance(rows, Sized) or len(rows) != count
 
 
 def _joined(items: list[tuple[Any, Any]], transform: Transform | None) -> tuple[Any, Any]:

@@ -1,8 +1,8 @@
-"""Faults of rows of bytes (N, L): bad bits, lost blocks, files cut short or read in the wrong order.
+"""Faults of rows of bytes (N, L): bad bits, lost blocks, files cut short, mixed up or coded otherwise.
 
 Values from 0 to 255 are bytes; anything else in the row (magika pads with 256) is padding and is left alone.
-With one seed, the places changed at one severity are changed at all higher ones. Every row with a byte is
-changed.
+With one seed, the places changed at one severity are changed at all higher ones. Every row with a byte that
+can change is changed.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.faults import symbols
+from assay.faults.symbol_faults import lost_start, pushed_in, shuffled_run, truncation
 from assay.faults.template import check_severity
 
 VALUES = 256
@@ -59,6 +60,12 @@ def byte_noise(rows: Tensor, free: Tensor, severity: int, generator: torch.Gener
     return torch.where(struck, (rows + step) % VALUES, rows)
 
 
+def inserted_bytes(rows: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
+    """1, 2, 5, 10 or 20 % of the bytes are strays that push those behind on; the last fall out."""
+    struck = symbols.chosen(free, (0.01, 0.02, 0.05, 0.1, 0.2)[severity - 1], generator)
+    return pushed_in(rows, free, struck, torch.randint(0, VALUES, rows.shape, generator=generator))
+
+
 def lost_bytes(rows: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
     """1, 2, 5, 10 or 20 % of the bytes are missing, and those behind move up."""
     struck = symbols.chosen(free, (0.01, 0.02, 0.05, 0.1, 0.2)[severity - 1], generator)
@@ -75,10 +82,16 @@ def byte_order(rows: Tensor, free: Tensor, severity: int, _: torch.Generator) ->
     return symbols.with_pairs_swapped(rows, symbols.first(symbols.pairs(free).all(dim=2), severity / 5))
 
 
-def truncation(rows: Tensor, free: Tensor, severity: int, _: torch.Generator) -> Tensor:
-    """Only the first 80, 60, 40, 25 or 10 % of the bytes arrive, at least one."""
-    kept = symbols.first(free, (0.8, 0.6, 0.4, 0.25, 0.1)[severity - 1])
-    return rows.masked_fill(free & ~kept, symbols.LOST)
+def stripped_bit(rows: Tensor, free: Tensor, severity: int, _: torch.Generator) -> Tensor:
+    """The first 20, 40, 60, 80 or 100 % of the bytes have lost their top bit, as on a line of seven bits."""
+    return torch.where(symbols.first(free, severity / 5), rows & 0x7F, rows)
+
+
+def letter_case(rows: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
+    """20, 40, 60, 80 or 100 % of the letters A to Z are small instead of capital, or the other way round."""
+    small = rows | 0x20
+    letters = free & (small >= ord("a")) & (small <= ord("z"))
+    return torch.where(symbols.chosen(letters, severity / 5, generator), rows ^ 0x20, rows)
 
 
 def byte_faults(*, padding: int | None = None) -> dict[str, ByteFault]:
@@ -88,10 +101,15 @@ def byte_faults(*, padding: int | None = None) -> dict[str, ByteFault]:
         for name, category, corrupt in (
             ("bit_flips", "noise", bit_flips),
             ("byte_noise", "noise", byte_noise),
+            ("inserted_bytes", "noise", inserted_bytes),
             ("byte_order", "shift", byte_order),
+            ("stripped_bit", "shift", stripped_bit),
+            ("letter_case", "shift", letter_case),
             ("lost_bytes", "anomaly", lost_bytes),
             ("zero_block", "anomaly", zero_block),
+            ("shuffled_run", "anomaly", shuffled_run),
             ("truncation", "anomaly", truncation),
+            ("lost_start", "anomaly", lost_start),
         )
     }
 

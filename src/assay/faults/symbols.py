@@ -30,10 +30,16 @@ def first(free: Tensor, share: float) -> Tensor:
     return free & (free.cumsum(dim=1) <= _counts(free, share).clamp(min=1))
 
 
-def run(free: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """One run of that share of the free places of every row; longer runs contain the shorter."""
+def last(free: Tensor, share: float) -> Tensor:
+    """As `first`, counted from the end of every row."""
+    return first(free.flip(1), share).flip(1)
+
+
+def run(free: Tensor, share: float, generator: torch.Generator, *, least: int = 0) -> Tensor:
+    """One run of that share of the free places of every row, and of `least` where there are as many; longer
+    runs contain the shorter."""
     counts = free.sum(dim=1, keepdim=True)
-    length = _counts(free, share)
+    length = _counts(free, share).clamp(min=least).minimum(counts)
     middle = (torch.rand(len(free), 1, generator=generator) * counts).long()
     start = (middle - length // 2).clamp(min=0).minimum(counts - length)
     place = free.cumsum(dim=1) - 1

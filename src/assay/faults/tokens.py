@@ -1,11 +1,13 @@
-"""Faults of rows of token ids (N, L): wrong, lost, repeated and misplaced tokens, and texts cut short.
+"""Faults of rows of token ids (N, L): wrong, unknown, lost, repeated and misplaced tokens, texts cut short.
 
 For networks that take token ids; where texts are at hand, `assay.faults.TEXT` is nearer to what happens.
 Padding and special tokens are never changed and never lost. New tokens are drawn from those of all rows, so
 that every id is one the network knows. With one seed, the places changed at one severity are changed at all
-higher ones. Every row with a token that may change is changed.
+higher ones. Every row with tokens that may change is changed; by `changed_vocabulary` those that contain one
+of the tokens it chose.
 """
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError
+from assay.faults.symbol_faults import lost_start, pushed_in, shuffled_run, truncation
 from assay.faults.symbols import (
     LOST,
     Corrupt,
@@ -34,11 +37,13 @@ IDS, MASK = "input_ids", "attention_mask"
 class TokenRule:
     """Which places of rows of tokens may change: none with padding or a special token.
 
-    Padding is where `attention_mask` is 0 or, without one, where a token is `padding`.
+    Padding is where `attention_mask` is 0 or, without one, where a token is `padding`. `unknown` is what a
+    tokenizer writes for a word it does not know, where there is such a token.
     """
 
     padding: int = 0
     special: frozenset[int] = frozenset()
+    unknown: int | None = None
 
     @classmethod
     def of(cls, network: Network | None) -> "TokenRule":
@@ -46,7 +51,8 @@ class TokenRule:
         tokenizer = getattr(network, "tokenizer", None)
         if tokenizer is not None:
             special = frozenset(int(token) for token in tokenizer.all_special_ids)
-            return cls(int(getattr(network, "padding", 0)), special)
+            unknown = getattr(tokenizer, "unk_token_id", None)
+            return cls(int(getattr(network, "padding", 0)), special, unknown)
         parts = () if network is None else network.module.modules()
         known = (part.padding_idx for part in parts if isinstance(part, nn.Embedding))
         return cls(next((int(token) for token in known if token is not None), 0))
@@ -97,11 +103,37 @@ class TokenFault:
 def token_noise(ids: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
     """5, 10, 20, 40 or 60 % of the tokens are others, drawn from those of all rows."""
     struck = chosen(free, _SHARES[severity - 1], generator)
-    known = ids[free]
-    if not len(known):
+    return torch.where(struck, _drawn(ids, free, generator), ids)
+
+
+def inserted_tokens(ids: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
+    """5, 10, 20, 40 or 60 % of the tokens are strays that push those behind on; the last fall out."""
+    struck = chosen(free, _SHARES[severity - 1], generator)
+    return pushed_in(ids, free, struck, _drawn(ids, free, generator))
+
+
+def changed_vocabulary(ids: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
+    """5, 10, 20, 40 or 60 % of the distinct tokens are others throughout, as from another tokenizer."""
+    known: Tensor = torch.unique(ids[free])
+    if len(known) < 2:
         return ids
-    others = known[torch.randint(0, len(known), ids.shape, generator=generator)]
-    return torch.where(struck, others, ids)
+    order = torch.randperm(len(known), generator=generator)
+    changed = order[: math.ceil(_SHARES[severity - 1] * len(known))]
+    # Each becomes the next in a random round of all, so none stays.
+    others = known.scatter(0, changed, known[order.roll(-1)[: len(changed)]])
+    places = torch.searchsorted(known, ids.contiguous()).clamp(max=len(known) - 1)
+    return torch.where(free, others[places], ids)
+
+
+@dataclass(frozen=True)
+class UnknownTokens:
+    """5, 10, 20, 40 or 60 % of the tokens arrive as the one for unknown words, or else as the rarest one."""
+
+    unknown: int | None
+
+    def __call__(self, ids: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
+        struck = chosen(free, _SHARES[severity - 1], generator)
+        return ids.masked_fill(struck, _rarest(ids[free]) if self.unknown is None else self.unknown)
 
 
 def token_order(ids: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
@@ -124,18 +156,27 @@ def repeated_tokens(ids: Tensor, free: Tensor, severity: int, generator: torch.G
     return torch.where(struck, ids.roll(1, dims=1), ids)
 
 
-def truncation(ids: Tensor, free: Tensor, severity: int, _: torch.Generator) -> Tensor:
-    """Only the first 80, 60, 40, 25 or 10 % of the tokens arrive, at least one."""
-    kept = first(free, (0.8, 0.6, 0.4, 0.25, 0.1)[severity - 1])
-    return ids.masked_fill(free & ~kept, LOST)
-
-
 _SHARES = (0.05, 0.1, 0.2, 0.4, 0.6)
 
 
-def token_faults(*, padding: int = 0, special: Collection[int] = ()) -> dict[str, TokenFault]:
+def _drawn(ids: Tensor, free: Tensor, generator: torch.Generator) -> Tensor:
+    """A token for every place, each drawn from the free ones of all rows."""
+    known = ids[free]
+    if not len(known):
+        return ids
+    return known[torch.randint(0, len(known), ids.shape, generator=generator)]
+
+
+def _rarest(tokens: Tensor) -> int:
+    known, counts = torch.unique(tokens, return_counts=True)
+    return int(known[counts.argmin()]) if len(known) else 0
+
+
+def token_faults(
+    *, padding: int = 0, special: Collection[int] = (), unknown: int | None = None
+) -> dict[str, TokenFault]:
     """All faults of tokens by name, which leave `padding` and `special` tokens alone."""
-    return faults_by(TokenRule(padding, frozenset(special)))
+    return faults_by(TokenRule(padding, frozenset(special), unknown))
 
 
 def faults_by(rule: TokenRule) -> dict[str, TokenFault]:
@@ -144,9 +185,14 @@ def faults_by(rule: TokenRule) -> dict[str, TokenFault]:
         for name, category, corrupt in (
             ("token_noise", "noise", token_noise),
             ("token_order", "noise", token_order),
+            ("inserted_tokens", "noise", inserted_tokens),
+            ("changed_vocabulary", "shift", changed_vocabulary),
+            ("unknown_tokens", "anomaly", UnknownTokens(rule.unknown)),
             ("lost_tokens", "anomaly", lost_tokens),
             ("repeated_tokens", "anomaly", repeated_tokens),
+            ("shuffled_run", "anomaly", shuffled_run),
             ("truncation", "anomaly", truncation),
+            ("lost_start", "anomaly", lost_start),
         )
     }
 

@@ -81,6 +81,11 @@ class Batches:
                 )
             yield inputs, labels
         if empty:
+            if self.ignored:
+                raise InputError(
+                    f"expected a label that counts, got {self.ignored} times {self.ignore_index}, "
+                    "which is ignored; pass inputs with labels, or without any"
+                )
             raise InputError("expected at least one input, got none; pass data that is not empty")
 
     def _pieces(self) -> Iterator[Batch]:

@@ -26,6 +26,7 @@ def output_of(module: nn.Module, inputs: Inputs, form: Form, run: Callable[..., 
     except (AssayError, torch.OutOfMemoryError):
         raise
     except (RuntimeError, ValueError, IndexError, TypeError, AssertionError) as error:
+        _check_tokens(module, inputs, error)
         if isinstance(inputs, Tensor) and not inputs.is_floating_point():
             raise InputError(
                 f"expected floating-point inputs as in training (images usually in [0, 1]), "
@@ -40,6 +41,20 @@ def output_of(module: nn.Module, inputs: Inputs, form: Form, run: Callable[..., 
             f"expected inputs that {type(module).__name__} takes{like}, got "
             f"{described(form_of(inputs))}, on which its forward pass fails ({reason}); "
             f"{input_advice(module)}"
+        ) from error
+
+
+def _check_tokens(module: nn.Module, inputs: Inputs, error: Exception) -> None:
+    """An error for token ids that none of the module's embeddings has."""
+    ids = inputs if isinstance(inputs, Tensor) else inputs.get("input_ids")
+    known = [part.num_embeddings for part in module.modules() if isinstance(part, nn.Embedding)]
+    if ids is None or ids.is_floating_point() or not known or not ids.numel():
+        return
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or high >= max(known):
+        raise InputError(
+            f"expected token ids from 0 to {max(known) - 1}, the embeddings of {type(module).__name__}, got "
+            f"{low} to {high}; use the tokenizer that it was trained with"
         ) from error
 
 
