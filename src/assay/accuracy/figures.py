@@ -48,7 +48,7 @@ def label_draw_figure(drawn: pd.DataFrame, average: float) -> "Figure":
 
 
 def labelled_accuracy_figure(answers: pd.DataFrame, expected: float, level: float) -> "Figure":
-    """The accuracy from labels and guesses, and from the labels alone; dashed: what was expected, if anything."""
+    """The accuracy from labels and guesses, and from the labels alone; dashed: what was expected."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 2.2), layout="constrained")

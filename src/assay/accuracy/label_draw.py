@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DOUBT_SHARE = 0.1
-"""The share of the budget that follows doubt. The rest is the same for all rows, so that none counts more than
-10 / 9: an attacked network is sure where it is wrong, and the interval has to allow for such rows unseen."""
+"""The share of the budget that follows doubt. The rest is the same for all rows, so that none counts more
+than 10 / 9: an attacked network is sure and wrong, and the interval must allow for such rows unseen."""
 
 
 @storable("accuracy.RowsToLabel")
@@ -62,11 +62,10 @@ def rows_to_label(trace: Any, budget: int, *, guesses: Any = None, seed: int = 0
     """`budget` rows of the operational set whose labels say most about its accuracy.
 
     `trace`: a Trace, or probabilities. `guesses`: how likely each row is right, in [0, 1], if you know better
-    than the network's confidence. A tenth of a row's probability is proportional to sqrt(guess x (1 - guess)),
-    which would be best if the guesses were right (Neyman 1934); the rest is the same for all rows, in case
-    they are wrong. In the order of their guesses the rows are
-    cut into `budget` pieces of equal probability, and one is drawn from each (Deville 1998), so that each
-    probability is exact and the sample has its share of every guess.
+    than the network's confidence. A tenth of the budget follows sqrt(guess x (1 - guess)), which would be
+    best if the guesses were right (Neyman 1934); the rest is the same for all rows, in case they are wrong.
+    In the order of their guesses the rows are cut into `budget` stretches of equal probability, and one is
+    drawn from each (Deville 1998): each probability is exact, and every guess has its share in the sample.
     """
     predictions = Predictions.of(trace)
     total = len(predictions)
@@ -98,7 +97,7 @@ def places_drawn(probabilities: Doubles, chances: Doubles) -> Whole:
     """One place from each stretch of the cumulated probabilities of length one; `chances`: uniform, one each.
 
     A row on the border of two stretches is drawn at most once (Deville's systematic sampling). Steps from one
-    random start would do for the probabilities, but give few different samples, all of them bad for some sets.
+    random start would do for the probabilities, but give few different samples, all bad for some sets.
     """
     ends = np.minimum(np.cumsum(probabilities), len(chances))
     ends[-1] = len(chances)  # which the sum may miss by a rounding error

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 IMAGINED = 1.0
 """Imagined rows, right for the upper end and wrong for the lower: one is the limit of Clopper and Pearson."""
 IMAGINED_WITH_GUESSES = 0.5
-"""The same where guesses count: values are then not just 0 and 1, and the half that makes up for steps goes."""
+"""The same where guesses count: values are then more than 0 and 1, and the half that is for steps goes."""
 FAR_TAIL = 0.1
 """The share of the error that the end on the far side of what was expected gets."""
 FEWEST_TO_TUNE = 5
@@ -64,8 +64,8 @@ class LabelledAccuracy:
         expected = "" if math.isnan(self.expected) else f"; {self.expected:.1%} was expected without labels"
         return (
             f"With {self.labelled} of {self.rows} rows labelled the accuracy is {self.value:.1%} "
-            f"({self.level:.0%} interval {self.lower:.1%} to {self.upper:.1%}), whatever has changed{expected}. "
-            f"From the labels alone it would be {self.alone[0]:.1%} ({self.alone[1]:.1%} to "
+            f"({self.level:.0%} interval {self.lower:.1%} to {self.upper:.1%}), whatever has changed"
+            f"{expected}. From the labels alone it would be {self.alone[0]:.1%} ({self.alone[1]:.1%} to "
             f"{self.alone[2]:.1%})."
         )
 
@@ -88,9 +88,9 @@ def accuracy_from_labels(
     """The share of right predictions among N operational rows, from the labels of some of them.
 
     `guesses`: how likely each of the N rows is right, any numbers in [0, 1]. `rows`: the labelled ones, as
-    `rows_to_label` gave them (or its table), or their places, which must have been drawn at random: uniformly,
-    or with `probabilities`, the chance of each of them to be among the labelled rows. `correct`: whether each of them
-    is right. `expected`: the accuracy expected without labels, if there is an expectation.
+    `rows_to_label` gave them (or its table), or their places, which must have been drawn at random:
+    uniformly, or with `probabilities`, the chance of each to be among the labelled rows. `correct`: whether
+    each of them is right. `expected`: the accuracy expected without labels, if there is an expectation.
 
     The estimate is that of prediction-powered inference (Angelopoulos et al. 2023): what the guesses say of
     all rows, plus how far they are off on the labelled ones, weighted by their probabilities (Hajek). The
@@ -102,10 +102,10 @@ def accuracy_from_labels(
     no normal approximation, which fails near 0 and 1: the labelled rows are reweighted at random (Bayesian
     bootstrap) with an imagined row that is right for the upper end and wrong for the lower (Gaffke 2005).
     If lambda is 0 and rows were drawn uniformly, these are the limits of Clopper and Pearson, which are never
-    too short; otherwise coverage was checked by simulation (docs/accuracy-without-labels.md). `expected` moves
-    all guesses to its mean, and the end of the interval that points away from it gets a tenth of the error
-    (Pratt 1961; Yu and Hoff 2018): the interval is shorter if the expectation was right, longer if it was
-    wrong, and as valid either way, since the expectation was there before the labels.
+    too short; otherwise coverage was checked by simulation (docs/accuracy-without-labels.md). All guesses are
+    moved so that `expected` is their mean, and the end of the interval that points away from it gets a tenth
+    of the error (Pratt 1961; Yu and Hoff 2018): the interval is shorter if the expectation was right, longer
+    if it was wrong, and as valid either way, since the expectation was there before the labels.
     """
     known = checked_guesses(guesses)
     check_level(level)
@@ -133,8 +133,7 @@ class _Sample:
     seed: int
 
     def answer(self, corrections: Doubles, expected: float, level: float) -> tuple[float, float, float]:
-        """Value, lower and upper; `corrections`: what the guesses say of each labelled row; `expected`: NaN if
-        nothing was."""
+        """Value, lower and upper; `corrections`: what the guesses say of each labelled row."""
         values = self.right - corrections
         least, most = self.right.sum() / self.total, 1 - (1 - self.right).sum() / self.total
         value = float(np.clip(self.weights @ values / self.weights.sum(), least, most))
@@ -177,8 +176,8 @@ def _ends(lowers: Doubles, uppers: Doubles, expected: float, error: float) -> tu
 
 
 def _powers(right: Doubles, apart: Doubles, weights: Doubles) -> Doubles:
-    """Lambda for each labelled row: the slope of right on guesses over the other rows, from 0 to 1, by squared
-    weights, of which the variance is made."""
+    """Lambda for each labelled row: the slope of right on guesses over the other rows, from 0 to 1, weighted
+    by squared weights, of which the variance is made."""
     if min(right.sum(), len(right) - right.sum()) < FEWEST_TO_TUNE:
         return np.zeros(len(right))
     terms = weights**2 * np.stack([np.ones(len(right)), apart, apart**2, right, apart * right])
