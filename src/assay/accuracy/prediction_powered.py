@@ -117,10 +117,10 @@ def accuracy_from_labels(
     moved = known if expected is None else moved_to(before, known)
     apart = moved[places] - moved.mean()
     powers = _powers(right, apart, weights)
-    value, *ends = sample.answer(powers * apart, before, level)
+    value, lower, upper = sample.answer(powers * apart, before, level)
     alone = sample.answer(np.zeros(len(places)), math.nan, level)
     power = float(powers.mean())
-    return LabelledAccuracy(value, *ends, alone, before, power, len(places), len(known), level)
+    return LabelledAccuracy(value, lower, upper, alone, before, power, len(places), len(known), level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +185,7 @@ def _powers(right: Doubles, apart: Doubles, weights: Doubles) -> Doubles:
     variance = square - guess**2 / total
     known = variance > 1e-9 * total
     slopes = np.divide(product - guess * correct / total, variance, out=np.zeros_like(variance), where=known)
-    return np.clip(slopes, 0.0, 1.0)
+    return np.asarray(np.clip(slopes, 0.0, 1.0))
 
 
 def _weights(probabilities: Any, count: int, total: int) -> Doubles:
