@@ -25,6 +25,7 @@ RUNS = {
     "faults": [""],
     "fleet": ["--data {data}/fashion-mnist --cache {work}/fleet --devices 8 --reshaped 1"],
     "monitors": ["--only outputs odin --repeats 1"],
+    "networks_people_ship": ["magika skl2onnx lightgbm"],
     "observe": ["--repeats 1"],
     "published": ["--help"],  # the rest needs pytorch-ood and the authors' script for CoRP
     "runtime": ["onnx --rounds 1", "watch", "kill --times 1"],

@@ -1,11 +1,12 @@
 """A Trace holds rows that belong together and cannot be taken apart."""
 
+import pandas as pd
 import pytest
 import torch
 
 import assay
 from assay import Trace
-from assay.errors import InputError
+from assay.errors import AssayWarning, InputError
 
 
 @pytest.fixture
@@ -121,3 +122,98 @@ def test_a_label_that_is_no_class_is_refused_where_labels_meet_logits(trace, lab
     with pytest.raises(InputError, match="expected labels from 0 to 1"):
         network.observe((torch.zeros(300, 2), labels.repeat(100)))
     assert len(seen) == 1  # after the first batch that has it, not after the last
+
+
+def probabilities_of(rows, seed=0):
+    return torch.randn(rows, 3, generator=torch.Generator().manual_seed(seed)).mul(2).softmax(dim=1)
+
+
+def test_probabilities_passed_as_logits_are_recognised_and_said():
+    chances = probabilities_of(30)
+    with pytest.warns(AssayWarning, match=r"passed to Trace as logits are probabilities.*from_probabilities"):
+        trace = Trace(chances)
+    torch.testing.assert_close(trace.probabilities.float(), chances)
+    parts = trace[:10] + trace[10:]  # known by now: nothing more is said
+    assert torch.equal(parts.logits, trace.logits)
+    assert torch.equal(Trace(chances, outputs="logits").logits, chances)
+    assert torch.equal(Trace(chances, outputs="probabilities").logits, trace.logits)
+    with pytest.raises(InputError, match="expected probabilities from Trace"):
+        Trace(chances * 2, outputs="probabilities")
+
+
+def test_logits_that_were_stated_stay_so_in_a_file(tmp_path):
+    trace = Trace(probabilities_of(30), outputs="logits")
+    assay.save(trace, tmp_path / "trace")
+    assert torch.equal(assay.load(tmp_path / "trace").logits, trace.logits)
+    assert torch.equal(trace[:25].logits, trace.logits[:25])
+
+
+FORMS = {
+    "tensor": lambda chances: chances,
+    "half": lambda chances: chances.half(),
+    "bfloat16": lambda chances: chances.bfloat16(),
+    "array": lambda chances: chances.numpy(),
+    "frame": lambda chances: pd.DataFrame(chances.numpy(), columns=["a", "b", "c"]),
+    "list": lambda chances: chances.tolist(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_trace_of_saved_predictions_in_any_form(form):
+    chances, labels = probabilities_of(30), torch.arange(30) % 3
+    trace = Trace.from_probabilities(FORMS[form](chances), pd.Series(labels.numpy()))
+    # Half precision keeps three digits, bfloat16 two.
+    tolerance = {"half": 1e-3, "bfloat16": 1e-2}.get(form, 1e-6)
+    torch.testing.assert_close(trace.probabilities.float(), chances, rtol=tolerance, atol=tolerance)
+    assert torch.equal(trace.labels, labels)
+    assert Trace.from_probabilities(FORMS[form](chances)).labels is None
+
+
+@pytest.mark.parametrize("column", [[0.25, 1.0], [[0.25], [1.0]]])
+def test_one_column_of_probabilities_is_two_classes(column):
+    trace = Trace.from_probabilities(column, labels=[0, 1])
+    torch.testing.assert_close(trace.probabilities, torch.tensor([[0.75, 0.25], [0.0, 1.0]]).double())
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([[0.5, 0.6]], "row 0 sums to 1.1"),
+        ([[1.5, -0.5]], "contains -0.5"),
+        ([[0.5, float("nan")]], "contains NaN"),
+        ([1.5, 0.2], "contains -0.5"),
+        ([["a", "b"]], "not a table of numbers"),
+        ([[[0.5, 0.5]]], r"got \(1, 1, 2\)"),
+    ],
+)
+def test_what_is_no_table_of_probabilities_is_refused(rows, words):
+    with pytest.raises(InputError, match=words):
+        Trace.from_probabilities(rows)
+
+
+OF_OUTPUTS = ["MaxSoftmax", "Entropy", "GEN", "KLMatching", "MaxLogit", "OpenMax"]
+
+
+@pytest.mark.parametrize("name", OF_OUTPUTS)
+def test_monitors_of_outputs_work_from_saved_predictions(name):
+    logits = 2 * torch.randn(80, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    logits = logits.log_softmax(dim=1)  # what is left of them after a softmax
+    labels = logits.argmax(dim=1)
+    saved = Trace.from_probabilities(logits.softmax(dim=1), labels)
+    build = getattr(assay.monitors, name)
+    expected = build().fit(Trace(logits, labels=labels)[:50]).score(Trace(logits, labels=labels)[50:])
+    torch.testing.assert_close(build().fit(saved[:50]).score(saved[50:]), expected)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: assay.monitors.Energy(), "expected logits to fit Energy on"),
+        (lambda: assay.monitors.Mahalanobis(), "expected features of layer 'penultimate', got none"),
+        (lambda: assay.monitors.InputRange(low=0.0, high=1.0), "expected a Trace with inputs"),
+    ],
+)
+def test_other_monitors_say_what_they_need(build, words):
+    saved = Trace.from_probabilities(probabilities_of(80))
+    with pytest.raises(InputError, match=words):
+        build().fit(saved).score(saved)

@@ -36,3 +36,7 @@ class MissingExtraError(AssayError, ImportError):
         super().__init__(
             f"this needs the package {package!r}, which is not installed; run: pip install 'assay[{extra}]'"
         )
+
+
+class AssayWarning(UserWarning):
+    """Something that assay found out by itself and that you can state instead; said once."""

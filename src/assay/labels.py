@@ -34,6 +34,23 @@ def class_numbers(labels: Any) -> Tensor:
     return values.long()
 
 
+def label_column(labels: Any, label: int) -> Any:
+    """The answers to one of several yes-or-no questions, (N,), from rows of all (N, questions) or as given.
+
+    >>> label_column([[0, 1], [1, 1]], 0)
+    tensor([0, 1])
+    """
+    values = labels if isinstance(labels, Tensor) else _as_tensor(labels)
+    if values.ndim != 2 or values.shape[1] == 1:
+        return values
+    if label >= values.shape[1]:
+        raise InputError(
+            f"expected labels for at least {label + 1} questions, got rows of {values.shape[1]}; pass the "
+            "answers to all, or to the one that is watched"
+        )
+    return values[:, label]
+
+
 def check_labels(labels: Tensor, classes: int) -> None:
     """Raise unless every label is the number of an output of the network."""
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:

@@ -256,7 +256,7 @@ class _Packer:
         if isinstance(value, pd.DataFrame):
             return {"$frame": [[self.pack(name), self.pack(_column(value[name]))] for name in value.columns]}
         if fingerprint := getattr(value, "fingerprint", None):
-            return {"$network": self._network_number(value), "fingerprint": fingerprint}
+            return self._network_node(value, fingerprint)
         raise StorageError(
             f"expected plain values, tensors, arrays or storable objects, got "
             f"{type(value).__name__}; it cannot be saved"
@@ -272,6 +272,11 @@ class _Packer:
             return dict(obj.state())
         return {field.name: getattr(obj, field.name) for field in dataclasses.fields(obj)}
 
+    def _network_node(self, network: object, fingerprint: str) -> dict[str, Any]:
+        """Which network it was, and how its outputs were read."""
+        outputs = getattr(network, "outputs", None)
+        return {"$network": self._network_number(network), "fingerprint": fingerprint, "outputs": outputs}
+
     def _network_number(self, network: object) -> int:
         for index, known in enumerate(self.networks):
             if known is network:
@@ -286,6 +291,10 @@ class _Identifier(_Packer):
 
     def _state(self, obj: Any) -> dict[str, Any]:
         return dict(obj.stated()) if hasattr(obj, "stated") else super()._state(obj)
+
+    def _network_node(self, network: object, fingerprint: str) -> dict[str, Any]:
+        # The same before and after the first rows show what the outputs are.
+        return {"$network": self._network_number(network), "fingerprint": fingerprint}
 
 
 class _Unpacker:
@@ -314,7 +323,8 @@ class _Unpacker:
             case {"$frame": columns}:
                 return pd.DataFrame({self.unpack(name): self.unpack(column) for name, column in columns})
             case {"$network": index, "fingerprint": fingerprint}:
-                return self._network(index, fingerprint)
+                # Files from before outputs were recognised have no such entry: all were read as logits.
+                return self._network(index, fingerprint, node.get("outputs", "logits"))
             case dict():
                 raise StorageError(f"contains {sorted(node)}, which this assay does not know; upgrade assay")
         return node
@@ -329,7 +339,7 @@ class _Unpacker:
         from_state = getattr(cls, "from_state", None)
         return from_state(self.unpack(state)) if from_state else cls(**self.unpack(state))
 
-    def _network(self, index: int, fingerprint: str) -> object:
+    def _network(self, index: int, fingerprint: str, outputs: str | None) -> object:
         if index >= len(self.networks):
             raise StorageError(
                 f"needs {index + 1} network(s), got {len(self.networks)}; "
@@ -343,9 +353,11 @@ class _Unpacker:
             )
         if found != fingerprint:
             raise StorageError(
-                "was saved with another network (weights, architecture or pooling differ); pass the network "
-                "it was fitted on"
+                "was saved with another network (weights, architecture or pooling differ, or what outputs= "
+                "states); pass the network it was fitted on"
             )
+        if outputs is not None and hasattr(network, "read_as"):
+            network.read_as(outputs)
         return network
 
 

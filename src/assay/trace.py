@@ -1,16 +1,20 @@
 """Trace: the one record of what a network did on N inputs. Everything after the network reads Traces."""
 
+import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from assay.errors import InputError
+from assay.errors import AssayWarning, InputError
 from assay.labels import check_labels, class_numbers, order_hint
+from assay.outputs import LOGITS, PROBABILITIES, Finding, as_logits, check_kind, expect_kind, found_in
+from assay.probability_rows import both_classes, class_rows, expect_probabilities, numbers
 from assay.storage import storable
 from assay.table import tabled
 
@@ -25,6 +29,9 @@ class Trace:
 
     Immutable: indexing and concatenation give new Traces; a slice shares memory with its parent.
 
+    `outputs` says what you pass as logits: "logits", "probabilities" or "log-probabilities". Left out, rows
+    that are clearly probabilities are taken as such, with a warning.
+
     >>> trace = Trace(logits=torch.tensor([[2.0, 0.0], [0.0, 1.0]]), labels=torch.tensor([0, 0]))
     >>> trace.predictions.tolist(), trace.correct.tolist(), len(trace[:1])
     ([0, 1], [True, False], 1)
@@ -34,13 +41,18 @@ class Trace:
     features: Mapping[str, Tensor] = field(default_factory=dict)
     labels: Tensor | None = None
     inputs: Inputs | None = None
+    outputs: InitVar[str | None] = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, outputs: str | None) -> None:
         if self.logits.ndim != 2:
             raise InputError(
                 f"expected logits of shape (N, classes), got {tuple(self.logits.shape)}; "
                 "give one row of class scores per input"
             )
+        check_kind(outputs)
+        if (kind := outputs or _recognised(self.logits)) != LOGITS:
+            expect_kind(self.logits, kind, "Trace")
+            object.__setattr__(self, "logits", as_logits(self.logits, kind))
         object.__setattr__(self, "features", MappingProxyType(dict(self.features)))
         if self.labels is not None:
             object.__setattr__(self, "labels", class_numbers(self.labels))
@@ -52,6 +64,25 @@ class Trace:
                 )
         if self.labels is not None:
             check_labels(self.labels, self.logits.shape[1])
+
+    @classmethod
+    def from_probabilities(cls, probabilities: Any, labels: Any = None) -> "Trace":
+        """The Trace of saved predictions: an array, tensor, frame or list of (N, classes) probabilities.
+
+        One column, or (N,), is the probability of the second of two classes. The logits are logarithms; a
+        probability of zero counts as 1e-38. Monitors and estimates that read only outputs work from it; those
+        that need logits, features or inputs say so.
+
+        >>> Trace.from_probabilities([[0.9, 0.1], [0.2, 0.8]], labels=[0, 0]).correct
+        tensor([ True, False])
+        """
+        rows = expect_probabilities(class_rows(both_classes(numbers(probabilities))))
+        tensor = torch.from_numpy(np.require(rows, requirements=["C", "W"]))
+        return cls(as_logits(tensor, PROBABILITIES), labels=labels, outputs=LOGITS)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> "Trace":
+        return cls(**state, outputs=LOGITS)
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -71,6 +102,7 @@ class Trace:
             else None
             if inputs is None
             else inputs[rows],
+            outputs=LOGITS,
         )
 
     def __add__(self, other: "Trace") -> "Trace":
@@ -94,6 +126,7 @@ class Trace:
             {name: torch.cat([trace.features[name] for trace in parts]) for name in first.features},
             None if first.labels is None else torch.cat([trace.known_labels for trace in parts]),
             _concatenated([trace.inputs for trace in parts if trace.inputs is not None]),
+            outputs=LOGITS,
         )
 
     @property
@@ -161,6 +194,19 @@ class Trace:
                 else [(f"inputs[{name!r}]", value) for name, value in inputs.items()]
             ),
         ]
+
+
+def _recognised(values: Tensor) -> str:
+    """What was passed as logits: probabilities where they clearly are, said once."""
+    if found_in(values) is not Finding.PROBABILITIES:
+        return LOGITS
+    warnings.warn(
+        "the rows passed to Trace as logits are probabilities (they add up to 1), so assay takes their "
+        'logarithms; call Trace.from_probabilities, or pass outputs="logits" if they are logits',
+        AssayWarning,
+        stacklevel=4,
+    )
+    return PROBABILITIES
 
 
 def _concatenated(inputs: list[Inputs]) -> Inputs | None:

@@ -1,13 +1,14 @@
 """Each estimate where its assumption holds, against the truth; its failure where it does not; its sums."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import assay
 from assay.accuracy import AccuracyEstimator, estimate_accuracy
-from assay.accuracy.methods import METHODS, AverageConfidence, CalibratedSignal, LabelShift
-from assay.errors import InputError, NotFittedError
+from assay.accuracy.methods import METHODS, AverageConfidence, CalibratedSignal, EnergyGap, LabelShift
+from assay.errors import AssayWarning, InputError, NotFittedError
 from assay.storage import storable
 
 COUNT, CLASSES = 4000, 4
@@ -263,3 +264,50 @@ def test_a_method_takes_part_once_it_is_listed(reference, monkeypatch):
     monkeypatch.setattr("assay.accuracy.estimator.METHODS", (*METHODS, Halved))
     result = estimate_accuracy(reference, reference)
     assert result["half the confidence"].value == pytest.approx(result["average confidence"].value / 2)
+
+
+def test_saved_probabilities_with_labels_are_a_reference(reference):
+    operational = blurred_classes(COUNT, 31, noise=1.5)
+    expected = estimate_accuracy(reference, operational, perturbed=[operational, reference])
+    saved = [(trace.probabilities.numpy(), trace.labels) for trace in (reference, operational)]
+    found = estimate_accuracy(saved[0], saved[1], perturbed=[saved[1], saved[0]])
+    assert found.reference_accuracy == expected.reference_accuracy
+    without = {one.method for one in expected.estimates} - {one.method for one in found.estimates}
+    assert without == {EnergyGap.name}  # which probabilities do not tell
+    for one in found.estimates:
+        # Probabilities went through a logarithm and back in double precision; a signal is then read off a
+        # fitted curve.
+        assert one.value == pytest.approx(expected[one.method].value, abs=1e-6), one.method
+    live = assay.Trace.from_probabilities(saved[1][0])
+    assert "needs logits" in estimate_accuracy(reference, live)[EnergyGap.name].note
+    again = AccuracyEstimator().fit(saved[0])
+    counted = again.estimate(again.count(saved[1][0]))
+    assert counted.estimates[0].value == pytest.approx(found.reference_accuracy)
+
+
+def test_probabilities_taken_for_logits_no_longer_pass_for_certainty(reference):
+    rows = reference.probabilities
+    with pytest.warns(AssayWarning):
+        taken = assay.Trace(rows, labels=reference.labels)
+    estimates = estimate_accuracy(taken, rows).to_frame().set_index("method")["value"]
+    # The truth is the accuracy on the reference itself; methods without a fitted curve find it to a point.
+    assert estimates.drop(list(SIGNALS), errors="ignore").sub(accuracy(reference)).abs().max() < 0.01
+
+
+def test_columns_in_another_order_are_refused(reference, tmp_path):
+    frame = pd.DataFrame(reference.probabilities.numpy(), columns=["a", "b", "c", "d"])
+    frame.assign(label=reference.labels.numpy()).to_csv(tmp_path / "reference.csv", index=False)
+    frame[["b", "a", "c", "d"]].to_parquet(tmp_path / "live.parquet")
+    saved = assay.data.read_probabilities(tmp_path / "reference.csv")
+    with pytest.raises(InputError, match=r"in its order \['a', 'b', 'c', 'd'\], got \['b', 'a', 'c', 'd'\]"):
+        estimate_accuracy(saved, assay.data.read_probabilities(tmp_path / "live.parquet"))
+    live = assay.data.read_probabilities(tmp_path / "live.parquet", columns=("a", "b", "c", "d"))
+    value = estimate_accuracy(saved, live).to_frame().set_index("method").loc["label shift (BBSE)", "value"]
+    assert value == pytest.approx(accuracy(reference), abs=1e-6)
+
+
+def test_a_reference_of_another_kind_is_refused(reference):
+    with pytest.raises(InputError, match=r"labelled Trace or as \(probabilities, labels\), got ndarray"):
+        estimate_accuracy(reference.probabilities.numpy(), reference)
+    with pytest.raises(InputError, match="with labels"):
+        estimate_accuracy((reference.probabilities, None), reference)

@@ -9,7 +9,7 @@ from torch import nn
 
 import assay
 from assay import Guard, Network
-from assay.errors import GradientError, InputError, StorageError
+from assay.errors import AssayWarning, GradientError, InputError, StorageError
 from assay.monitors import MaxSoftmax
 
 
@@ -119,11 +119,89 @@ def test_what_a_function_cannot_do_is_said(forest, data, tmp_path):
     [
         (lambda rows: rows[:, :2], 'add up to 1.*outputs="logits"'),
         (lambda rows: np.full((len(rows), 2), np.nan), "add up to 1"),
-        (lambda rows: np.full(len(rows), 0.5), r"got \(5,\)"),
-        (lambda rows: np.full((len(rows), 1), 1.0), "at least two classes"),
+        (lambda rows: np.full((len(rows), 2, 2), 0.5), r"got \(5, 2, 2\)"),
+        (lambda rows: np.full(len(rows) + 1, 0.5), r"got \(6,\)"),
+        (lambda rows: np.full((len(rows), 1), 1.5), "add up to 1"),
+        (lambda rows: [rows[:, :2], rows[:, :2]], r"got 0 \(5, 2\), 1 \(5, 2\); choose one with output=0"),
         (lambda rows: "yes", "got str"),
     ],
 )
 def test_answers_that_are_no_probabilities_are_said_to_be_so(function, message):
     with pytest.raises(InputError, match=message):
         Network.from_function(function).observe(torch.rand(5, 3))
+
+
+def test_one_column_of_probabilities_is_two_classes(data):
+    model = LogisticRegression().fit(data[0], data[1] > 0)
+    both = torch.from_numpy(model.predict_proba(data[0]))
+    for columns in (1, slice(1, 2)):
+        network = Network.from_function(lambda rows, part=columns: model.predict_proba(rows)[:, part])
+        trace = network.observe((data[0], data[1] > 0))
+        torch.testing.assert_close(trace.probabilities, both, rtol=1e-5, atol=1e-6)
+
+
+def test_of_several_tables_one_is_chosen(data):
+    several = np.stack([data[1] > 0, data[1] > 1], axis=1)
+    forest = RandomForestClassifier(5, random_state=0).fit(data[0], several)
+    trace = Network.from_function(forest.predict_proba, output=1).observe((data[0], several[:, 1]))
+    expected = torch.from_numpy(forest.predict_proba(data[0])[1])
+    torch.testing.assert_close(trace.probabilities, expected, rtol=1e-6, atol=1e-37)
+
+
+def test_what_a_function_returns_may_be_left_to_assay(data):
+    model = LogisticRegression().fit(*data)
+    scores = Network.from_function(model.decision_function, outputs=None)
+    torch.testing.assert_close(
+        scores.observe(data).logits, torch.from_numpy(model.decision_function(data[0])).float()
+    )
+    with pytest.warns(AssayWarning, match=r"LogisticRegression\.predict_proba returns probabilities"):
+        trace = Network.from_function(model.predict_proba, outputs=None).observe(data)
+    torch.testing.assert_close(trace.probabilities, scores.observe(data).probabilities, rtol=1e-5, atol=1e-6)
+
+
+def on_digits(fit):
+    """A fitted classifier, and rows of digits with their labels that it has not seen."""
+    train, test = assay.data.digits()
+    rows = train.inputs[:300].flatten(1).numpy()
+    return fit(rows, train.labels[:300].numpy()), (test.inputs[:120].flatten(1).numpy(), test.labels[:120])
+
+
+def same_as_the_package(network, probabilities, data):
+    """Every number of the Trace, and a guard on it."""
+    trace = network.observe(data)
+    # Single precision of logarithms: 1e-5 relative, and 1e-7 where a probability is next to nothing.
+    torch.testing.assert_close(
+        trace.probabilities, torch.from_numpy(probabilities).double(), rtol=1e-5, atol=1e-7
+    )
+    guard = Guard(network, MaxSoftmax().fit(trace[:60])).calibrate(trace[60:], 0.1)
+    assert len(guard(data[0]).alarm) == 120
+
+
+def test_xgboost():
+    xgboost = pytest.importorskip("xgboost")
+    model, data = on_digits(xgboost.XGBClassifier(n_estimators=3, max_depth=3, n_jobs=1).fit)
+    network = Network.from_function(model.predict_proba, identity="xgboost")
+    same_as_the_package(network, model.predict_proba(data[0]), data)
+    even, data = on_digits(
+        lambda rows, labels: xgboost.train(
+            {"objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(rows, labels % 2), 3
+        )
+    )
+    column = even.predict(xgboost.DMatrix(data[0]))
+    single = Network.from_function(lambda rows: even.predict(xgboost.DMatrix(rows)), identity="even")
+    same_as_the_package(single, np.stack([1 - column, column], axis=1), (data[0], data[1] % 2))
+
+
+def test_lightgbm():
+    lightgbm = pytest.importorskip("lightgbm")
+    settings = {"n_estimators": 3, "n_jobs": 1, "verbose": -1}
+    model, data = on_digits(lightgbm.LGBMClassifier(**settings).fit)
+    # The booster's own predict: predict_proba warns that arrays have no names of features.
+    network = Network.from_function(model.booster_.predict, identity="lightgbm")
+    same_as_the_package(network, model.booster_.predict(data[0]), data)
+    even, data = on_digits(
+        lambda rows, labels: lightgbm.LGBMClassifier(**settings).fit(rows, labels % 2).booster_
+    )
+    column = even.predict(data[0])
+    single = Network.from_function(even.predict, identity="even")
+    same_as_the_package(single, np.stack([1 - column, column], axis=1), (data[0], data[1] % 2))

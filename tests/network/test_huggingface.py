@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 import assay
-from assay.errors import InputError, MissingExtraError
+from assay.errors import AssayWarning, InputError, MissingExtraError
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -310,3 +310,46 @@ def test_a_missing_package_names_the_line_that_installs_it(bert, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'assay\[hf\]'"):
         assay.Network.from_huggingface(*bert)
+
+
+class Judged(nn.Module):
+    """A model whose output has other names, as custom heads have them."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.config = model, model.config
+        self.get_input_embeddings = model.get_input_embeddings
+
+    def forward(self, **inputs):
+        found = self.model(**inputs, output_hidden_states=True)
+        return transformers.utils.ModelOutput(
+            embedding=found.hidden_states[-1][:, 0], verdict=found.logits.softmax(dim=1)
+        )
+
+
+def test_outputs_are_chosen_and_read_as_in_any_network():
+    model, tokenizer = ENCODERS["bert"]().eval(), word_tokenizer(special=True)
+    expected = assay.Network.from_huggingface(model, tokenizer).observe(TEXTS)
+    with pytest.raises(InputError, match=r"got 'embedding' \(5, 16\), 'verdict' \(5, 3\); choose one with"):
+        assay.Network.from_huggingface(Judged(model), tokenizer).observe(TEXTS)
+    with pytest.warns(AssayWarning, match="Judged returns probabilities"):
+        trace = assay.Network.from_huggingface(Judged(model), tokenizer, output="verdict").observe(TEXTS)
+    assert torch.allclose(trace.probabilities, expected.probabilities, atol=TOLERANCE)
+    stated = assay.Network.from_huggingface(
+        Judged(model), tokenizer, output="verdict", outputs="probabilities", label=1
+    )
+    assert torch.allclose(
+        stated.observe(TEXTS).probabilities[:, 1], expected.probabilities[:, 1], atol=TOLERANCE
+    )
+
+
+def test_a_head_of_one_logit_is_two_classes():
+    config = transformers.BertConfig(**SIZES | {"num_labels": 1}, **SMALL, max_position_embeddings=32)
+    model, tokenizer = transformers.BertForSequenceClassification(config).eval(), word_tokenizer(special=True)
+    network = assay.Network.from_huggingface(model, tokenizer, outputs="logits")
+    trace = network.observe((TEXTS, LABELS))
+    encoded = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    encoded.pop("token_type_ids", None)
+    with torch.no_grad():
+        chances = model(**encoded).logits[:, 0].sigmoid()
+    assert torch.allclose(trace.probabilities[:, 1].float(), chances, atol=TOLERANCE)

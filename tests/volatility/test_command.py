@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -224,3 +225,70 @@ def test_an_npz_of_several_arrays_must_name_the_probabilities(tmp_path):
     np.savez(tmp_path / "two.npz", a=np.eye(2), b=np.eye(2))
     with pytest.raises(assay.AssayError, match="one named"):
         list(probability_chunks(str(tmp_path / "two.npz")))
+
+
+def labelled(path, rows, seed=0):
+    """Saved predictions as people keep them: a column per class, the label, a number of the row."""
+    labels = np.random.default_rng(seed).integers(0, 3, len(rows))
+    frame = pd.DataFrame(rows, columns=["cat", "dog", "eel"]).assign(
+        label=np.array(["cat", "dog", "eel"])[labels]
+    )
+    if path.suffix == ".parquet":
+        frame.to_parquet(path)
+    elif path.suffix == ".npz":
+        np.savez(path, probabilities=rows, labels=labels)
+    else:
+        frame.to_csv(path, index_label="id")
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+def test_labels_beside_probabilities_are_left_out(run, tmp_path, suffix):
+    reference = labelled(tmp_path / f"reference{suffix}", clean(2000, 0))
+    plain = run(
+        written(tmp_path / "live.csv", changed(600, 2)), "--reference", "clean.csv", "--window", 200, "--json"
+    )
+    live = labelled(tmp_path / f"live{suffix}", changed(600, 2))
+    result = run(live, "--reference", reference, "--window", 200, "--json")
+    assert result.exit_code == 1, result.output
+    found, expected = json.loads(result.output), json.loads(plain.output)
+    assert found["bad_rows"] == 0
+    assert found["windows"][-1]["log_vc"] == pytest.approx(expected["windows"][-1]["log_vc"], rel=1e-9)
+
+
+def test_columns_without_names_are_told_apart_by_options(run, tmp_path):
+    rows = clean(400, 5)
+    np.savetxt(tmp_path / "bare.csv", np.c_[rows, np.arange(400) % 3], delimiter=",")
+    alone = run("bare.csv")
+    assert isinstance(alone.exception, InputError)
+    assert "pass ?label=-1 (options follow the path: bare.csv?label=-1)" in str(alone.exception)
+    told = run("bare.csv?label=-1", "--reference", "clean.csv", "--window", 200, "--json")
+    assert json.loads(told.output)["rows"] == 400
+    wide = pd.DataFrame(rows, columns=["a", "b", "c"]).assign(speed=3.5)
+    wide.to_csv(tmp_path / "wide.csv", index=False)
+    chosen = run("wide.csv?columns=a,b,c", "--reference", "clean.csv", "--window", 200, "--json")
+    assert json.loads(chosen.output)["bad_rows"] == 0
+    wrong = run("wide.csv?lable=c")
+    assert "expected options of saved predictions (columns, header, label, separator)" in str(wrong.exception)
+
+
+def test_a_header_of_numbers_and_a_column_of_one_probability_are_read(run, tmp_path):
+    rows = clean(400, 5)
+    pd.DataFrame(rows).to_csv(tmp_path / "numbered.csv", index=False)
+    result = run("numbered.csv", "--reference", "clean.csv", "--window", 200, "--json")
+    assert (json.loads(result.output)["rows"], json.loads(result.output)["bad_rows"]) == (400, 0)
+    pd.DataFrame({"p": rows[:, 0]}).to_csv(tmp_path / "single.csv", index=False)
+    np.savez(tmp_path / "single.npz", probabilities=rows[:, 0])
+    both = np.log(assay.volatility_in_certainty(np.stack([1 - rows[:, 0], rows[:, 0]], axis=1)))
+    for place in ("single.csv", "single.npz"):
+        facts = json.loads(run(place, "--json").output)
+        assert facts["log_vc"] == pytest.approx(both, rel=1e-9)
+
+
+def test_a_broken_line_of_a_table_with_names_is_a_bad_row(run, tmp_path):
+    path = labelled(tmp_path / "live.csv", clean(400, 5))
+    lines = path.read_text().splitlines()
+    lines[3:3] = ["7,0.2,0.3", "8,x,0.5,0.5,cat", '9,0.2,0.3,0.5,"cat, black"']
+    path.write_text("\n".join(lines))
+    facts = json.loads(run(path, "--reference", "clean.csv", "--window", 200, "--json").output)
+    assert (facts["rows"], facts["bad_rows"]) == (401, 2)

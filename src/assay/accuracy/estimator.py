@@ -7,12 +7,17 @@ from typing import Any, Self
 from assay.accuracy.counts import PredictionCounts
 from assay.accuracy.logit_noise import noisy
 from assay.accuracy.methods import METHODS, Method
-from assay.accuracy.predictions import AccuracyReference, LabelledPredictions, Predictions
+from assay.accuracy.predictions import (
+    AccuracyReference,
+    LabelledPredictions,
+    Predictions,
+    expect_same_classes,
+    labelled_trace,
+)
 from assay.accuracy.result import AccuracyEstimate, AccuracyEstimates
 from assay.errors import InputError, NotFittedError
 from assay.statistics import check_level
 from assay.storage import fingerprint_of, storable
-from assay.trace import Trace
 from assay.volatility.certainty import Doubles
 
 FEWEST_REFERENCE_ROWS = 20
@@ -22,10 +27,10 @@ _NOT_ADDITIVE = "needs all rows at once: use estimate_accuracy"
 
 
 def estimate_accuracy(
-    reference: Trace,
+    reference: Any,
     operational: Any,
     *,
-    perturbed: Iterable[Trace] = (),
+    perturbed: Iterable[Any] = (),
     other: tuple[Any, Any] | None = None,
     window: int | None = None,
     level: float = 0.95,
@@ -33,14 +38,17 @@ def estimate_accuracy(
 ) -> AccuracyEstimates:
     """The accuracy on operational predictions without labels, by every method, with interval and assumption.
 
-    `reference`: a labelled Trace of data the network was not trained on. `operational`: a Trace, or
-    probabilities. `perturbed`: labelled Traces of the reference inputs under the perturbations you expect, at
-    several strengths (see assay.faults); they teach what log VC and nuclear norm mean, and without them
-    noise on the logits stands in. `other`: Traces of a second network on the same reference and operational
-    rows. `window`: rows per log VC (default: 1,000, or all rows if there are fewer).
+    `reference`: data the network was not trained on, as a labelled Trace or as (probabilities, labels).
+    `operational`: a Trace, or probabilities. `perturbed`: the same of the reference inputs under the
+    perturbations you expect, at several strengths (see assay.faults); they teach what log VC and nuclear norm
+    mean, and without them noise on the logits stands in. `other`: Traces of a second network on the same
+    reference and operational rows. `window`: rows per log VC (default: 1,000, or all rows if there are
+    fewer).
 
     Sums over rows and, for log VC, sorting within windows; nothing of size N x N.
     """
+    expect_same_classes(reference, operational)
+    reference = labelled_trace(reference)
     predictions = Predictions.of(operational, None if other is None else other[1])
     window = window or min(LONGEST_WINDOW, len(reference), len(predictions))
     estimator = AccuracyEstimator(window=window, seed=seed)
@@ -68,16 +76,17 @@ class AccuracyEstimator:
         self.reference_accuracy_ = float("nan")
         self.classes_ = 0
 
-    def fit(self, reference: Trace, perturbed: Iterable[Trace] = (), other: Any = None) -> Self:
+    def fit(self, reference: Any, perturbed: Iterable[Any] = (), other: Any = None) -> Self:
         """Fit every method that applies: on a labelled Trace, perturbed versions of it, other networks'.
 
-        Methods that need all rows at once hold the rows of the reference; they are left to
-        `estimate_accuracy`, so that an estimator has no row in it.
+        Instead of a Trace, (probabilities, labels) will do. Methods that need all rows at once hold the rows
+        of the reference; they are left to `estimate_accuracy`, so that an estimator has no row in it.
         """
         self._learn(self._known(reference, perturbed, other))
         return self
 
-    def _known(self, reference: Trace, perturbed: Iterable[Trace], other: Any) -> AccuracyReference:
+    def _known(self, reference: Any, perturbed: Iterable[Any], other: Any) -> AccuracyReference:
+        reference = labelled_trace(reference)
         labelled = LabelledPredictions.of(reference, other)
         window = self.window or min(LONGEST_WINDOW, len(labelled))
         if len(labelled) < max(FEWEST_REFERENCE_ROWS, window):
@@ -85,7 +94,8 @@ class AccuracyEstimator:
                 f"expected a reference of at least {max(FEWEST_REFERENCE_ROWS, window)} rows (one window), "
                 f"got {len(labelled)}; pass more labelled rows or a smaller window"
             )
-        taught = [LabelledPredictions.of(trace) for trace in (list(perturbed) or noisy(reference, self.seed))]
+        versions = [labelled_trace(one) for one in perturbed] or noisy(reference, self.seed)
+        taught = [LabelledPredictions.of(trace) for trace in versions]
         if any(len(one) < window for one in taught):
             raise InputError(
                 f"expected perturbed Traces of at least one window ({window} rows), got "

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
+from assay.outputs import LOGITS
 from assay.trace import Trace
 
 STRENGTHS = (0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0, 1.3, 1.7, 2.2, 3.0)
@@ -20,4 +21,5 @@ def noisy(reference: Trace, seed: int) -> Iterator[Trace]:
     scale = float((logits - logits.mean(dim=1, keepdim=True)).std())
     for strength in STRENGTHS:
         noise = scale * torch.randn(logits.shape, generator=generator, dtype=torch.float64)
-        yield Trace((logits + strength * noise) / (1 + strength**2) ** 0.5, labels=reference.labels)
+        noised = (logits + strength * noise) / (1 + strength**2) ** 0.5
+        yield Trace(noised, labels=reference.labels, outputs=LOGITS)

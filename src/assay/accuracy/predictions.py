@@ -18,6 +18,9 @@ from assay.volatility.probabilities import Array, checked_rows
 
 Whole = npt.NDArray[np.int64]
 
+_NO_ENERGY = 1e-4
+"""Below it, log sum e^logit is zero but for rounding."""
+
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
@@ -32,7 +35,12 @@ class Predictions:
 
     @classmethod
     def of(cls, operational: Any, other: Any = None) -> "Predictions":
-        """From Traces or probabilities, checked; `other` is one network's, or a list of several networks'."""
+        """From Traces or probabilities, checked; labels beside them are not read.
+
+        `other` is one network's, or a list of several networks'.
+        """
+        if isinstance(operational, tuple) and len(operational) == 2 and np.ndim(operational[0]) == 2:
+            operational = operational[0]
         rows = checked_rows(operational).astype(np.float64, copy=False)
         if not len(rows):
             raise InputError("expected at least one operational prediction, got none; pass some rows")
@@ -44,7 +52,10 @@ class Predictions:
             raise InputError(
                 "expected finite penultimate features, got NaN or infinity; look for a failing layer"
             )
-        return cls(rows, others, _array(operational.logits), None if features is None else _array(features))
+        logits = _array(operational.logits)
+        # Logarithms of probabilities stand in for logits that nobody kept.
+        known = bool((np.abs(np.log(rows.max(axis=1)) - logits.max(axis=1)) > _NO_ENERGY).any())
+        return cls(rows, others, logits if known else None, None if features is None else _array(features))
 
     def __len__(self) -> int:
         return len(self.probabilities)
@@ -101,6 +112,28 @@ def _array(tensor: Tensor) -> Array:
     """Without a copy, except for types that numpy lacks."""
     tensor = tensor.detach().cpu()
     return np.asarray((tensor.float() if tensor.itemsize < 4 else tensor).numpy())
+
+
+def expect_same_classes(reference: Any, operational: Any) -> None:
+    """An error where saved predictions name their classes and the orders differ."""
+    first, second = getattr(reference, "classes", None), getattr(operational, "classes", None)
+    if first and second and tuple(first) != tuple(second):
+        raise InputError(
+            f"expected the classes of the reference in its order {list(first)}, got {list(second)}; read "
+            "both with the same columns="
+        )
+
+
+def labelled_trace(reference: Any) -> Trace:
+    """The reference as a Trace, from a Trace or from (probabilities, labels)."""
+    if isinstance(reference, Trace):
+        return reference
+    if isinstance(reference, tuple) and len(reference) == 2:
+        return Trace.from_probabilities(*reference)
+    raise InputError(
+        f"expected a reference as a labelled Trace or as (probabilities, labels), got "
+        f"{type(reference).__name__}; observe (inputs, labels), or pass saved probabilities with their labels"
+    )
 
 
 @dataclass(frozen=True, eq=False)

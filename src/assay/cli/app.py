@@ -2,6 +2,9 @@
 
 import sys
 import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -98,7 +101,8 @@ def _status(reader: Reader) -> int:
     from assay.errors import UndecidedError
 
     try:
-        return _run_command()
+        with _noted_warnings():
+            return _run_command()
     except USAGE_ERROR as error:
         _print_usage_error(error)
         return WRONG_USE
@@ -111,6 +115,24 @@ def _status(reader: Reader) -> int:
             traceback.print_exc()
         print(f"assay: {_error_line(error)}", file=sys.stderr)
         return UNDECIDED if isinstance(error, UndecidedError) else WRONG_USE
+
+
+@contextmanager
+def _noted_warnings() -> Iterator[None]:
+    """What assay itself warns of is a note on one line."""
+    from assay.errors import AssayWarning
+
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> None:
+            if issubclass(category, AssayWarning):
+                print(f"note: {message}", file=sys.stderr)
+            else:
+                shown(message, category, *place, **named)
+
+        warnings.showwarning = show
+        yield
 
 
 def _run_command() -> int:

@@ -29,11 +29,14 @@ def expect_extras(command: str, arguments: Mapping[str, Any]) -> None:
         expect_installed("pyarrow")
     if arguments.get("engine") == "ray":
         expect_installed("ray")
-    if any(_is_onnx(value) for value in arguments.values()):
+    if any(_ends_in(".onnx", value) for value in arguments.values()):
         expect_installed("onnx", "onnxruntime")
+    if any(_ends_in(".parquet", value) for value in arguments.values()):
+        expect_installed("pyarrow")
 
 
-def _is_onnx(value: Any) -> bool:
+def _ends_in(ending: str, value: Any) -> bool:
+    """Whether a path, or one of several, ends so; options may follow it after a question mark."""
     if isinstance(value, list):
-        return any(map(_is_onnx, value))
-    return isinstance(value, str | Path) and str(value).endswith(".onnx")
+        return any(_ends_in(ending, one) for one in value)
+    return isinstance(value, str | Path) and str(value).partition("?")[0].endswith(ending)

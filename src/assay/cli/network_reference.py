@@ -14,6 +14,9 @@ from assay.errors import InputError, MissingLabelsError
 if TYPE_CHECKING:
     from assay import Network
 
+NETWORK_OPTIONS = {"label", "layers", "output", "outputs"}
+"""Arguments of Network that may follow a reference to one."""
+
 TRAIN, TEST = 0, 1
 """The parts of `digits`."""
 
@@ -22,24 +25,50 @@ def network_at(reference: str, layers: tuple[str, ...] = ("penultimate",)) -> "N
     """The Network from `module:factory` or an .onnx file.
 
     The name may be a Network, a torch module, or a function without arguments that returns either. The
-    current folder is searched first, as python itself does.
+    current folder is searched first, as python itself does. Options of Network that say how its outputs are
+    read follow a question mark: `net.onnx?outputs=probabilities&layers=none`.
     """
     from torch import nn
 
     from assay import Network
 
+    reference, options = _network_and_options(reference)
+    layers = options.pop("layers", layers)
     if reference.endswith(".onnx"):
-        return Network.from_onnx(reference, layers)
+        return Network.from_onnx(reference, layers, **options)
     found = named(reference)
     found = found if isinstance(found, Network | nn.Module) else made(found, reference)
     if isinstance(found, nn.Module):
-        return Network(found, layers=layers)
-    if isinstance(found, Network):
+        return Network(found, layers=layers, **options)
+    if isinstance(found, Network) and not options:
         return found
+    if isinstance(found, Network):
+        raise InputError(
+            f"expected options of {reference} in the Network that it is, got {sorted(options)} after it; "
+            "state them in its factory"
+        )
     raise InputError(
         f"expected {reference} to be or to return a torch module or an assay.Network, got "
         f"{type(found).__name__}; return the module from the factory"
     )
+
+
+def _network_and_options(reference: str) -> tuple[str, dict[str, Any]]:
+    """The reference without its options, and these as Network takes them."""
+    plain, given = path_and_options(reference)
+    if unknown := sorted(given.keys() - NETWORK_OPTIONS):
+        raise InputError(
+            f"expected options of a network ({', '.join(sorted(NETWORK_OPTIONS))}), got {unknown} in "
+            f"{reference}; leave them out"
+        )
+    options = dict(given)
+    if "layers" in options:
+        options["layers"] = () if options["layers"] == "none" else tuple(options["layers"].split(","))
+    if options.get("output", "").lstrip("-").isdigit():
+        options["output"] = int(options["output"])
+    if not isinstance(options.get("label", 0), int):
+        raise InputError(f"expected label= with the number of an output, got {options['label']!r}; number it")
+    return plain, options
 
 
 def data_at(source: str, part: int = TEST) -> Any:

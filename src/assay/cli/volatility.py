@@ -1,6 +1,8 @@
 """`assay volatility`: watch a file or a stream of probabilities; the exit status says how it went."""
 
+import inspect
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.options import ForMachines, Report, not_negative
+from assay.cli.path_options import errors_in_path_syntax, path_and_options
 from assay.cli.places import Written, write_figure
 from assay.cli.status import ALARM, FINE, UNDECIDED
 from assay.errors import InputError
@@ -19,7 +22,9 @@ if TYPE_CHECKING:
 
 Source = Annotated[
     str,
-    typer.Argument(help="Probabilities: csv, npz, npy, a saved Trace, JSON lines; - is standard input."),
+    typer.Argument(
+        help="Probabilities: csv, parquet, npz, npy, a saved Trace, JSON lines; - is standard input."
+    ),
 ]
 CleanSource = Annotated[
     str | None, typer.Option(help="Clean probabilities to compare with, in the same formats.")
@@ -66,12 +71,14 @@ def volatility(
     The alarm sounds on a change in either direction and says which: less certain than the reference (accuracy
     may have fallen), or more certain (easier inputs, or confident attacks).
 
+    Labels and other columns beside the probabilities are left out; where no name tells them apart, options
+    follow the path: `live.csv?label=-1`, `live.parquet?columns=p_cat,p_dog`.
+
     Exit status: 0 quiet, 1 alarm, 2 wrong use, 3 cannot decide (no full window, or nothing to compare with).
 
     Example: `assay volatility live.csv --reference clean.csv --window 500`
     """
     import assay
-    from assay.volatility.probability_files import probability_chunks
 
     settings = {"window": window, "false_alarm_rate": false_alarm_rate, "block": block}
     chosen: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
@@ -84,7 +91,7 @@ def volatility(
     else:
         watched = assay.VolatilityWatch(**chosen).calibrate(_read_all(reference), seed=seed or 0)
     state, alarms = watched.state_now(), set[str]()
-    for chunk in probability_chunks(source):
+    for chunk in _chunks(source):
         _expect_classes(chunk, watched, source)
         state = watched.update(chunk)
         alarms.update(state.alarms)
@@ -133,12 +140,27 @@ def _expect_classes(rows: "Array", watch: "VolatilityWatch", source: str) -> Non
         )
 
 
+def _chunks(source: str) -> Iterator["Array"]:
+    """Tables of probabilities from a source whose options may follow it."""
+    from assay.volatility.probability_files import probability_chunks
+
+    path, options = path_and_options(source)
+    known = set(inspect.signature(probability_chunks).parameters) - {"source"}
+    if unknown := sorted(options.keys() - known):
+        raise InputError(
+            f"{path}: expected options of saved predictions ({', '.join(sorted(known))}), got {unknown}; "
+            "leave them out"
+        )
+    if "columns" in options:
+        options["columns"] = tuple(options["columns"].split(","))
+    with errors_in_path_syntax(path):
+        yield from probability_chunks(path, **options)
+
+
 def _read_all(source: str) -> "Array":
     import numpy as np
 
-    from assay.volatility.probability_files import probability_chunks
-
-    chunks = list(probability_chunks(source))
+    chunks = list(_chunks(source))
     if not chunks:
         raise InputError(f"expected probabilities in {source}, got none; check the file")
     return np.concatenate(chunks)

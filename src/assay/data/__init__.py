@@ -1,7 +1,7 @@
 """Data: bundled digits that need no download, and readers that return (inputs, labels) or inputs alone.
 
 Inputs are float32; images are in [0, 1], channels first. Labels are int64. `read` picks the reader, and so
-does `read_inputs` for data without labels.
+does `read_inputs` for data without labels. `read_probabilities` is for what a network said of its inputs.
 """
 
 from assay.data.bundled import digits
@@ -11,11 +11,13 @@ from assay.data.idx import read_idx
 from assay.data.images import read_images
 from assay.data.labelled import Labelled
 from assay.data.npz import read_npz
+from assay.data.saved_predictions import SavedPredictions, read_probabilities
 from assay.data.source import read, read_inputs
 from assay.data.text import read_text
 
 __all__ = [
     "Labelled",
+    "SavedPredictions",
     "digits",
     "read",
     "read_csv",
@@ -24,5 +26,6 @@ __all__ = [
     "read_images",
     "read_inputs",
     "read_npz",
+    "read_probabilities",
     "read_text",
 ]

@@ -21,7 +21,7 @@ from assay.errors import InputError, MissingLabelsError
 
 _INPUTS = ("inputs", "x", "images", "data")
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-_LABELS = ("labels", "y", "targets", "target", "label")
+LABELS = ("labels", "y", "targets", "target", "label")
 # NumPy and zipfile raise each of these on one damaged file or another.
 DAMAGED = (
     ValueError,
@@ -52,16 +52,16 @@ def read_npz(
     that do not fit into free memory are refused, by their headers, before they are unpacked.
     """
     file = existing_file(path)
-    with _arrays(file) as arrays:
+    with open_arrays(file) as arrays:
         if isinstance(arrays, np.ndarray):
             raise MissingLabelsError(
                 f"{file}: expected an npz file, got a single array; save both with numpy.savez"
             )
         names = (
-            _array_name(inputs, _INPUTS, split, arrays.files, "inputs", file),
-            _array_name(labels, _LABELS, split, arrays.files, "labels", file),
+            array_named(inputs, _INPUTS, split, arrays.files, "inputs", file),
+            array_named(labels, LABELS, split, arrays.files, "labels", file),
         )
-        expect_room(sum(_member_bytes(arrays.zip, name) for name in names), file)
+        expect_room(sum(member_bytes(arrays.zip, name) for name in names), file)
         x, y = (arrays[name] for name in names)
     return Labelled(as_inputs(x, file, scale), numbered(y, len(x), file))
 
@@ -75,18 +75,18 @@ def npz_inputs(
 ) -> Tensor:
     """The inputs of `read_npz` alone; an npy file works too."""
     file = existing_file(path)
-    with _arrays(file) as arrays:
+    with open_arrays(file) as arrays:
         if isinstance(arrays, np.ndarray):
             x = arrays
         else:
-            name = _array_name(inputs, _INPUTS, split, arrays.files, "inputs", file)
-            expect_room(_member_bytes(arrays.zip, name), file)
+            name = array_named(inputs, _INPUTS, split, arrays.files, "inputs", file)
+            expect_room(member_bytes(arrays.zip, name), file)
             x = arrays[name]
     return as_inputs(x, file, scale)
 
 
 @contextmanager
-def _arrays(file: Path) -> Iterator[Any]:
+def open_arrays(file: Path) -> Iterator[Any]:
     """The arrays in the file by name, or a single array."""
     expect_numpy(file)
     try:
@@ -102,7 +102,7 @@ def _arrays(file: Path) -> Iterator[Any]:
         raise InputError(f"{file}: cannot be read as npz ({error}); {advice} with numpy.savez") from error
 
 
-def _member_bytes(archive: zipfile.ZipFile, name: str) -> int:
+def member_bytes(archive: zipfile.ZipFile, name: str) -> int:
     """Bytes of memory needed to turn an array into a tensor, by its own header and the archive's."""
     member = name if name in archive.namelist() else f"{name}.npy"
     with archive.open(member) as stream:
@@ -118,7 +118,7 @@ def _array_bytes(stream: IO[bytes]) -> int:
     return math.prod(shape) * (dtype.itemsize + (0 if dtype == np.float32 else 4))
 
 
-def _array_name(
+def array_named(
     asked: str | None,
     usual: Iterable[str],
     split: str | None,

@@ -58,7 +58,9 @@ class Attack:
             raise InputError(f"expected at least two rows to know each feature's spread, got {len(table)}")
         spread = table.double().std(dim=0).to(table)
         spread = torch.where(spread > 0, spread, torch.ones_like(spread))
-        scaled = Network(_Rescaled(spread, network.module), layers=(), batch_size=network.batch_size)
+        module = _Rescaled(spread, network.module)
+        scaled = Network(module, layers=(), batch_size=network.batch_size, output=network.output)
+        scaled.reader = network.reader
         epsilon = ROW_SCALE * self.epsilon(severity, table.shape[1])
         return self._moved(table / spread, epsilon, seed, scaled, labels, None, None) * spread
 

@@ -18,6 +18,7 @@ from assay.errors import InputError
 from assay.extras import expect_installed
 from assay.network import length, rows, zeros_of
 from assay.network.graph import NEWEST, OPSET, NetworkGraph, traced
+from assay.outputs import LOGITS
 from assay.storage import write_whole
 from assay.trace import Inputs, Trace
 from assay.version import VERSION as ASSAY_VERSION
@@ -58,7 +59,7 @@ def write_graph(
 
 
 class Judge(nn.Module):
-    """Logits, layers and inputs to score and alarm, for a tracer."""
+    """The network's output, layers and inputs to logits, score and alarm, for a tracer."""
 
     def __init__(self, guard: "Guard", network: NetworkGraph, inputs: Sequence[str], features: bool) -> None:
         super().__init__()
@@ -68,20 +69,21 @@ class Judge(nn.Module):
         self.inputs = inputs
         self.features = features
 
-    def forward(self, logits: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, output: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+        logits = self.network.to_logits(output).float()
         layers, tensors = parts[: len(self.names)], parts[len(self.names) :]
         inputs: Inputs = tensors[0] if self.inputs == [""] else dict(zip(self.inputs, tensors, strict=True))
         features = {
             name: self.network.read(name, part, inputs) for name, part in zip(self.names, layers, strict=True)
         }
-        trace = Trace(logits.float(), features, inputs=inputs)
+        trace = Trace(logits, features, inputs=inputs, outputs=LOGITS)
         score = self.guard.monitor.score(trace)
         # Zero times what is not finite is NaN: no row with such a value passes.
         watched = [logits, *(features[name] for name in self.guard.monitor.layers), *tensors]
         for part in watched:
             if part.is_floating_point():
                 score = score + (part.flatten(1) * 0).sum(dim=1).double()
-        return score, ~self._passes(score, trace), *(features.values() if self.features else ())
+        return logits, score, ~self._passes(score, trace), *(features.values() if self.features else ())
 
     def _passes(self, score: Tensor, trace: Trace) -> Tensor:
         threshold = self.guard.decided_threshold()
@@ -94,35 +96,29 @@ class Judge(nn.Module):
 def joined(network: NetworkGraph, judge: Any, kept: Sequence[str]) -> Any:
     """One model: the judge's inputs are tensors of the network; all its other names get a prefix.
 
-    `kept` are outputs of the judge besides score and alarm.
+    `kept` are outputs of the judge besides logits, score and alarm.
     """
     import onnx
 
     model = onnx.ModelProto()
     model.CopyFrom(network.model)
     graph = model.graph
-    clashes = _names(graph) & {*OUTPUTS, *kept} - ({"logits"} if network.logits == "logits" else set())
-    moved = {name: f"network/{name}" for name in clashes}
+    moved = {name: f"network/{name}" for name in _names(graph) & {*OUTPUTS, *kept}}
     _rename(graph, moved)
     del graph.output[:]
-    places = {"logits": network.logits}
+    places = {"output": network.logits}
     places |= {f"layer/{name}": tensor for name, tensor in network.layers.items()}
     places |= {f"input/{number}": name for number, name in enumerate(network.inputs)}
     places = {name: moved.get(place, place) for name, place in places.items()}
-    places |= {name: name for name in ("score", "alarm", *kept)}
+    places |= {name: name for name in (*OUTPUTS, *kept)}
     judged = judge.graph
     _rename(judged, {name: places.get(name, f"guard/{name}") for name in _names(judged)})
     for node in judged.node:
         node.name = f"guard/{node.name}"
     graph.node.extend(judged.node)
     graph.initializer.extend(judged.initializer)
-    if network.logits != "logits":
-        graph.node.append(onnx.helper.make_node("Identity", [places["logits"]], ["logits"], name="logits"))
     outputs = {output.name: output for output in judged.output}
-    shown = network.shown[""].numpy()
-    kind = onnx.helper.np_dtype_to_tensor_dtype(shown.dtype)
-    logits = onnx.helper.make_tensor_value_info("logits", kind, ["rows", shown.shape[1]])
-    graph.output.extend([logits, *(outputs[name] for name in ("score", "alarm", *kept))])
+    graph.output.extend(outputs[name] for name in (*OUTPUTS, *kept))
     model.ir_version = max(model.ir_version, judge.ir_version)
     return model
 
@@ -167,8 +163,8 @@ def _judge(guard: "Guard", network: NetworkGraph, example: Inputs, features: boo
     named = {"": example} if isinstance(example, Tensor) else dict(example)
     layers = list(network.layers)
     module = Judge(guard, network, list(named), features)
-    inputs = ["logits", *(f"layer/{name}" for name in layers), *(f"input/{n}" for n in range(len(named)))]
-    outputs = ["score", "alarm", *(f"{FEATURES}{name}" for name in layers if features)]
+    inputs = ["output", *(f"layer/{name}" for name in layers), *(f"input/{n}" for n in range(len(named)))]
+    outputs = [*OUTPUTS, *(f"{FEATURES}{name}" for name in layers if features)]
     opset = network.opset if OPSET <= network.opset <= NEWEST else NEWEST
     arguments = [network.shown[""], *(network.shown[name] for name in layers), *named.values()]
     try:

@@ -18,6 +18,7 @@ from assay.guard.verdict import Answer, Verdict
 from assay.network.batches import encoded
 from assay.network.onnx import OnnxSession
 from assay.network.onnx_graph import OnnxGraph
+from assay.outputs import LOGITS
 from assay.trace import Trace
 
 
@@ -52,7 +53,7 @@ class OnnxGuard(AnyGuard):
         tensors = encoded(inputs)
         outputs = self.session(tensors) if isinstance(tensors, Tensor) else self.session(**tensors)
         features = {layer: outputs[f"{FEATURES}{layer}"] for layer in self.layers}
-        trace = Trace(outputs["logits"].float(), features)
+        trace = Trace(outputs["logits"].float(), features, outputs=LOGITS)
         verdict = Verdict(trace.predictions, outputs["score"], outputs["alarm"].to(torch.bool))
         return Answer(verdict, trace, perf_counter() - start, 0.0)
 

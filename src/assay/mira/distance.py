@@ -10,6 +10,7 @@ from torch import Tensor
 from assay.errors import InputError, UndecidedError
 from assay.monitors import Mahalanobis
 from assay.monitors.parts.moments import ClassMoments
+from assay.outputs import LOGITS
 from assay.trace import Trace
 
 ReferenceClass = Literal["nearest", "predicted"]
@@ -136,7 +137,7 @@ class FeatureDistance:
         features = self.features(trace)
         if self._moving is not None:
             features = features.double() @ self._moving
-        return Trace(trace.logits, {self.name: features}, trace.labels)
+        return Trace(trace.logits, {self.name: features}, trace.labels, outputs=LOGITS)
 
 
 def inflation(rows: int, dimensions: int) -> float:

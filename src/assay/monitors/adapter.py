@@ -14,6 +14,7 @@ from assay.monitors.parts.class_rows import fitting_classes
 from assay.monitors.parts.reservoir import checked_limit
 from assay.monitors.parts.row_sample import TraceSample
 from assay.monitors.parts.user_code import _UserCode, one_score_per_row
+from assay.outputs import LOGITS
 from assay.trace import Trace
 
 READS = ("features", "logits")
@@ -72,7 +73,7 @@ class Adapter(_UserCode):
         sample = TraceSample(self.limit, self.seed)
         for trace in traces:
             features = {layer: trace.layer(layer) for layer in self.layers}
-            sample.add(Trace(trace.logits, features, fitting_classes(trace)))
+            sample.add(Trace(trace.logits, features, fitting_classes(trace), outputs=LOGITS))
         kept = sample.trace()
         if callable(getattr(self.detector, "fit_features", None)):
             self.detector.fit_features(self._read(kept), kept.known_labels)

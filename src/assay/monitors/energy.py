@@ -1,11 +1,14 @@
 """Energy: doubt the input of high free energy (Liu et al. 2020)."""
 
+from collections.abc import Iterator
+
 from torch import Tensor
 
 from assay.errors import InputError
 from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.exponentials import log_sum_exp
+from assay.monitors.parts.free_energy import with_energies
 from assay.trace import Trace
 
 
@@ -24,6 +27,10 @@ class Energy(Monitor):
         if not temperature > 0:
             raise InputError(f"expected a positive temperature, got {temperature}")
         self.temperature = temperature
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        for _ in with_energies(traces, "Energy"):
+            pass
 
     def _score(self, trace: Trace) -> Tensor:
         return -self.temperature * log_sum_exp(trace.logits, self.temperature)

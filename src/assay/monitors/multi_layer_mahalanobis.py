@@ -16,6 +16,7 @@ from assay.monitors.monitor import Monitor
 from assay.monitors.parts.covariance import checked_estimator
 from assay.monitors.parts.joint_fit import fit_together
 from assay.monitors.parts.row_sample import TraceSample
+from assay.outputs import LOGITS
 from assay.trace import Trace
 
 _FOLDS = 5
@@ -119,7 +120,8 @@ class MultiLayerMahalanobis(Monitor):
 
     def _with_sample(self, traces: Iterator[Trace], sample: TraceSample) -> Iterator[Trace]:
         for trace in traces:
-            sample.add(Trace(trace.logits, {layer: trace.layer(layer) for layer in self._layers}))
+            features = {layer: trace.layer(layer) for layer in self._layers}
+            sample.add(Trace(trace.logits, features, outputs=LOGITS))
             yield trace
 
     def _score(self, trace: Trace) -> Tensor:

@@ -1,9 +1,12 @@
 """NNGuide: energy, guided by the confidence of similar training rows (Park et al. 2023)."""
 
+from collections.abc import Iterator
+
 from torch import Tensor
 
 from assay.monitors.metadata import Metadata
 from assay.monitors.parts.exponentials import log_sum_exp
+from assay.monitors.parts.free_energy import with_energies
 from assay.monitors.parts.nearest import largest_products
 from assay.monitors.parts.neighbour_bank import _NeighbourBank, normalised
 from assay.trace import Trace
@@ -29,6 +32,9 @@ class NNGuide(_NeighbourBank):
         self, *, layer: str = "penultimate", k: int = 10, limit: int | None = None, seed: int = 0
     ) -> None:
         super().__init__(layer=layer, k=k, limit=limit, seed=seed)
+
+    def _fit(self, traces: Iterator[Trace]) -> None:
+        super()._fit(with_energies(traces, "NNGuide"))
 
     def _rows_to_keep(self, trace: Trace) -> Tensor:
         return normalised(trace.layer(self.layer)) * log_sum_exp(trace.logits)[:, None].float()

@@ -14,6 +14,7 @@ from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import features_by_class
 from assay.monitors.parts.exponentials import log_sum_exp
 from assay.monitors.parts.reservoir import checked_limit
+from assay.outputs import LOGITS
 from assay.trace import Trace
 
 _SHIFT = 1e4
@@ -63,7 +64,9 @@ class OpenMax(Monitor):
         self.seed = seed
 
     def _fit(self, traces: Iterator[Trace]) -> None:
-        outputs = (Trace(trace.logits, {"logits": trace.logits}, trace.labels) for trace in traces)
+        outputs = (
+            Trace(trace.logits, {"logits": trace.logits}, trace.labels, outputs=LOGITS) for trace in traces
+        )
         found = features_by_class(outputs, "logits", self.limit, self.seed)
         self.centres_ = torch.zeros(self.classes_, self.classes_, dtype=torch.float64)
         # F of a class without rows is 1 at any distance.

@@ -13,6 +13,7 @@ from assay.monitors.monitor import Monitor
 from assay.monitors.parts.last_layer import LastLayer
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
 from assay.monitors.parts.row_blocks import row_blocks
+from assay.outputs import LOGITS
 from assay.trace import Trace
 
 _ROWS = 1024  # scored at a time: intermediate results stay in cache
@@ -84,7 +85,7 @@ class ReAct(Monitor):
 
     def _rectified(self, features: Tensor) -> Trace:
         logits = torch.cat([self._logits(rows.float()) for rows in row_blocks(features, _ROWS)], dim=1)
-        return Trace(logits.T.double() + self.bias_)
+        return Trace(logits.T.double() + self.bias_, outputs=LOGITS)
 
     def _logits(self, features: Tensor) -> Tensor:
         """(classes, rows), which is the faster way round where classes are few."""

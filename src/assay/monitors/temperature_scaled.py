@@ -14,6 +14,7 @@ from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import fitting_classes
 from assay.monitors.parts.reservoir import checked_limit
 from assay.monitors.parts.row_sample import TraceSample
+from assay.outputs import LOGITS
 from assay.trace import Trace
 
 COLDEST, HOTTEST = 1e-2, 1e2
@@ -78,7 +79,8 @@ class TemperatureScaled(Monitor):
         return self.monitor.score(self._scaled(trace))
 
     def _scaled(self, trace: Trace) -> Trace:
-        return Trace(trace.logits / self.temperature_, trace.features, trace.labels, trace.inputs)
+        logits = trace.logits / self.temperature_
+        return Trace(logits, trace.features, trace.labels, trace.inputs, outputs=LOGITS)
 
 
 def best_temperature(logits: Tensor, labels: Tensor) -> float:

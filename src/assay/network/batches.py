@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from assay.errors import InputError
-from assay.labels import class_numbers
+from assay.labels import class_numbers, label_column
 from assay.network.inputs import all_finite, batches, each, length, shapes
 from assay.trace import Inputs
 
@@ -20,19 +20,28 @@ Batch = tuple[Inputs, Tensor | None]
 class Batches:
     """Batches of (inputs, labels or None) from a DataLoader, a Dataset, (inputs, labels) or inputs.
 
-    `whole` is the inputs where they came in one piece, so that they need not be copied.
+    `whole` is the inputs where they came in one piece, so that they need not be copied. Of rows of several
+    labels, column `label` is read.
     """
 
-    def __init__(self, data: Any, encode: Encode, batch_size: int, allow_nonfinite: bool = False) -> None:
+    def __init__(
+        self,
+        data: Any,
+        encode: Encode,
+        batch_size: int,
+        allow_nonfinite: bool = False,
+        label: int | None = None,
+    ) -> None:
         if isinstance(data, Dataset):
             data = DataLoader(data, batch_size=batch_size)
         self.loader = data if isinstance(data, DataLoader) else None
         self.encode = encode
         self.batch_size = batch_size
         self.allow_nonfinite = allow_nonfinite
+        self.label = label
         self.whole: Inputs | None = None
         if self.loader is None:
-            self.whole, self.labels = _inputs_and_labels(data, encode)
+            self.whole, self.labels = _inputs_and_labels(data, encode, label)
 
     def __len__(self) -> int:
         if self.whole is not None:
@@ -55,7 +64,7 @@ class Batches:
     def _pieces(self) -> Iterator[Batch]:
         if self.loader is not None:
             for item in self.loader:
-                yield _inputs_and_labels(item, self.encode)
+                yield _inputs_and_labels(item, self.encode, self.label)
         elif self.whole is not None:
             labels = repeat(None) if self.labels is None else torch.split(self.labels, self.batch_size)
             yield from zip(batches(self.whole, self.batch_size), labels, strict=False)
@@ -93,18 +102,18 @@ def _as_tensor(value: Any) -> Tensor:
     return tensor
 
 
-def _inputs_and_labels(item: Any, encode: Encode) -> Batch:
+def _inputs_and_labels(item: Any, encode: Encode, label: int | None) -> Batch:
     """(inputs, labels) of a pair, a dict with labels, or inputs alone."""
     if isinstance(item, tuple | list) and not (isinstance(item, list) and _is_text(item)):
         if len(item) == 2:
-            return _with_labels(encode(item[0]), item[1])
+            return _with_labels(encode(item[0]), item[1], label)
         if len(item) != 1:
             raise InputError(f"expected (inputs, labels) or inputs, got {len(item)} parts; pass one or two")
         item = item[0]
     if isinstance(item, Mapping):
         names = [name for name in ("labels", "label") if name in item]
         inputs = encode({name: value for name, value in item.items() if name not in names})
-        return _with_labels(inputs, item[names[0]]) if names else (inputs, None)
+        return _with_labels(inputs, item[names[0]], label) if names else (inputs, None)
     return encode(item), None
 
 
@@ -112,8 +121,8 @@ def _is_text(item: list[Any]) -> bool:
     return bool(item) and all(isinstance(element, str) for element in item)
 
 
-def _with_labels(inputs: Inputs, labels: Any) -> Batch:
-    values = class_numbers(labels).cpu()
+def _with_labels(inputs: Inputs, labels: Any, label: int | None) -> Batch:
+    values = class_numbers(labels if label is None else label_column(labels, label)).cpu()
     if len(values) != length(inputs):
         raise InputError(
             f"expected one label per input, got {length(inputs)} inputs and {len(values)} labels; "

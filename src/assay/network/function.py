@@ -3,16 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError
+from assay.network.chosen_output import Choice, chosen_output
 from assay.network.graph import NetworkGraph
 from assay.network.inputs import each
 from assay.network.network import Network
+from assay.outputs import PROBABILITIES
 from assay.trace import Inputs
-
-OUTPUTS = ("probabilities", "logits")
 
 
 class FunctionNetwork(Network):
@@ -35,18 +36,25 @@ class FunctionNetwork(Network):
         function: Callable[..., Any],
         identity: str | None = None,
         *,
-        outputs: str = "probabilities",
         batch_size: int = 256,
+        outputs: str | None = PROBABILITIES,
+        output: Choice = None,
+        label: int | None = None,
     ) -> None:
         if not callable(function) or isinstance(function, nn.Module):
             raise InputError(
                 f"expected a function of arrays, got {type(function).__name__}; pass predict_proba itself, "
                 "and a torch module to assay.Network(module)"
             )
-        if outputs not in OUTPUTS:
-            raise InputError(f"expected outputs to be one of {list(OUTPUTS)}, got {outputs!r}")
-        super().__init__(ArrayFunction(function), (), batch_size=batch_size, identity=identity)
-        self.outputs = outputs
+        super().__init__(
+            ArrayFunction(function),
+            (),
+            batch_size=batch_size,
+            identity=identity,
+            outputs=outputs,
+            output=output,
+            label=label,
+        )
 
     def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
         raise InputError(
@@ -62,43 +70,37 @@ class FunctionNetwork(Network):
             )
 
     def __repr__(self) -> str:
-        function = self.module.function
-        name = getattr(function, "__qualname__", type(function).__qualname__)
-        return f"Network.from_function({name}, identity={self.identity!r})"
+        return f"Network.from_function({self._name}, identity={self.identity!r})"
 
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         finite = _finite_rows(inputs)
         finite_inputs = each(inputs, lambda tensor: tensor.cpu().nan_to_num(0.0, 0.0, 0.0))
         answer = self._checked_answer(self._run(finite_inputs), len(finite))
-        logits = self._log_probabilities(answer) if self.outputs == "probabilities" else answer
-        return logits.float().masked_fill(~finite[:, None], torch.nan), {}
-
-    def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {"outputs": self.outputs}
+        logits = self.reader.logits(answer, len(finite))
+        return logits.masked_fill(~finite[:, None], torch.nan), {}
 
     def _checked_answer(self, answer: Any, count: int) -> Tensor:
+        """The class scores in what the function returned, all of them numbers."""
         try:
-            values = torch.as_tensor(answer).detach().cpu()
+            values = chosen_output(_tensors(answer), self.output, count, self._name)
         except (TypeError, ValueError, RuntimeError) as error:
+            if isinstance(error, InputError):
+                raise
             raise InputError(
-                f"expected {self!r} to return an array of shape ({count}, classes), got "
-                f"{type(answer).__name__}; return one row per input"
+                f"expected {self._name} to return an array of shape ({count}, classes), got "
+                f"{type(answer).__name__} ({error}); return one row per input"
             ) from error
-        if values.ndim != 2 or values.shape[1] < 2 or len(values) != count:
+        if torch.isnan(values).any():
             raise InputError(
-                f"expected {self!r} to return shape ({count}, classes) with at least two classes, got "
-                f"{tuple(values.shape)}; return one row of {self.outputs} per input"
+                f"expected {self._name} to return one row of numbers per input (probabilities that add up to "
+                "1, or logits), got NaN; correct the function"
             )
-        return values.double()
+        return values
 
-    def _log_probabilities(self, probabilities: Tensor) -> Tensor:
-        off = (probabilities.sum(dim=1) - 1).abs()
-        if not (probabilities >= 0).all() or not (off < 1e-3).all():  # far above rounding errors
-            raise InputError(
-                f"expected {self!r} to return probabilities that add up to 1, got rows that do not; pass "
-                'outputs="logits" if it returns logits'
-            )
-        return probabilities.clamp(min=torch.finfo(torch.float32).tiny).log()
+    @property
+    def _name(self) -> str:
+        function = self.module.function
+        return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 class ArrayFunction(nn.Module):
@@ -113,6 +115,16 @@ class ArrayFunction(nn.Module):
     def forward(self, *tensors: Tensor, **named: Tensor) -> Any:
         arrays = {name: tensor.detach().numpy() for name, tensor in named.items()}
         return self.function(*(tensor.detach().numpy() for tensor in tensors), **arrays)
+
+
+def _tensors(answer: Any) -> Any:
+    """The answer as a tensor, or, of a dict or of several tables, every part as one."""
+    if isinstance(answer, Mapping):
+        return {name: _tensors(part) for name, part in answer.items()}
+    if isinstance(answer, list | tuple) and all(getattr(part, "ndim", 0) == 2 for part in answer):
+        return [_tensors(part) for part in answer]
+    tensor = answer if isinstance(answer, Tensor) else torch.as_tensor(np.asarray(answer))
+    return tensor.detach().cpu()
 
 
 def _finite_rows(inputs: Inputs) -> Tensor:

@@ -32,7 +32,7 @@ class NetworkGraph:
     """A model and which of its tensors are inputs, logits and layers.
 
     `shown` are the logits (under "") and the layers for the example; `read` turns a layer's tensor into one
-    row of features per input, in torch.
+    row of features per input, and `to_logits` the output into logits, in torch.
     """
 
     model: Any
@@ -41,6 +41,7 @@ class NetworkGraph:
     layers: dict[str, str]
     shown: dict[str, Tensor]
     read: Read
+    to_logits: Callable[[Tensor], Tensor]
 
     @property
     def opset(self) -> int:
@@ -78,7 +79,9 @@ def traced_network(
             f"({str(error).splitlines()[0]:.200}); export it another way and guard Network.from_onnx(path)"
         ) from error
     layer_names = dict(zip(layers, outputs[1:], strict=True))
-    return NetworkGraph(model, inputs, "logits", layer_names, shown, lambda _, rows, __: rows)
+    return NetworkGraph(
+        model, inputs, "logits", layer_names, shown, lambda _, rows, __: rows, lambda logits: logits
+    )
 
 
 def traced(

@@ -15,10 +15,13 @@ from assay.identity import COMPILED, digest, module_identity
 from assay.labels import check_labels
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
+from assay.network.chosen_output import Choice, chosen_output
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.inputs import Form, described, form_of, length, perturbable, replaced, shapes
-from assay.network.taps import PENULTIMATE, evaluating, first_tensor, layer_outputs, modules_of, thinned
+from assay.network.output_reader import OutputReader
+from assay.network.taps import PENULTIMATE, evaluating, layer_outputs, modules_of, thinned
+from assay.outputs import LOGITS
 from assay.trace import Inputs, Trace
 
 
@@ -27,8 +30,13 @@ class Network:
 
     `layers` are module names, or "penultimate": the input of the last Linear that runs in the forward pass.
     `pool` overrides how a layer's output becomes one row per input (`assay.network.feature_pooling`): for all
-    layers, or a dict for some. A module may return logits, an object with `.logits`, or a tuple whose first
-    tensor is the logits. Always runs in evaluation mode and leaves the module as it was.
+    layers, or a dict for some. Always runs in evaluation mode and leaves the module as it was.
+
+    A module may return one tensor, or several in a tuple, dict or object: `output` is the name or position of
+    the one with the class scores, by default the one called "logits", or the only one it can be. `outputs`
+    says what they are: "logits", "probabilities" or "log-probabilities"; by default the first rows show it,
+    and it stays so. One column is a network with two classes. `label` is for networks that answer several
+    yes-or-no questions: the number of the one to watch.
 
     `identity` names the model where weights do not identify it: a Guard of a module without weights cannot be
     saved unless the model has a name.
@@ -42,6 +50,9 @@ class Network:
         pool: Pool | Mapping[str, Pool] | None = None,
         batch_size: int = 256,
         identity: str | None = None,
+        outputs: str | None = None,
+        output: Choice = None,
+        label: int | None = None,
     ) -> None:
         if not isinstance(module, nn.Module):
             raise InputError(
@@ -59,6 +70,8 @@ class Network:
         self.pool = pool
         self.batch_size = batch_size
         self.identity = identity
+        self.output = output
+        self.reader = OutputReader(self._name, outputs, label)
         self.form: Form = {}
         self._check_layers()
 
@@ -71,12 +84,23 @@ class Network:
         *,
         pool: Pool | Mapping[str, Pool] | None = None,
         batch_size: int = 32,
+        outputs: str | None = None,
+        output: Choice = None,
+        label: int | None = None,
     ) -> "Network":
         """A sequence classifier of the transformers library, which takes texts: see `HuggingFaceNetwork`."""
         from assay.network.huggingface import HuggingFaceNetwork
 
         return HuggingFaceNetwork(
-            model, tokenizer, max_length=max_length, layers=layers, pool=pool, batch_size=batch_size
+            model,
+            tokenizer,
+            max_length=max_length,
+            layers=layers,
+            pool=pool,
+            batch_size=batch_size,
+            outputs=outputs,
+            output=output,
+            label=label,
         )
 
     @staticmethod
@@ -84,27 +108,43 @@ class Network:
         path: str | PathLike[str],
         layers: str | Sequence[str] = PENULTIMATE,
         *,
-        logits: str | None = None,
         pool: Pool | Mapping[str, Pool] | None = None,
         batch_size: int = 256,
+        outputs: str | None = None,
+        output: Choice = None,
+        label: int | None = None,
+        logits: str | None = None,
     ) -> "Network":
         """An ONNX file as a black box without gradients: see `OnnxNetwork`."""
         from assay.network.onnx import OnnxNetwork
 
-        return OnnxNetwork(path, layers, logits=logits, pool=pool, batch_size=batch_size)
+        return OnnxNetwork(
+            path,
+            layers,
+            pool=pool,
+            batch_size=batch_size,
+            outputs=outputs,
+            output=output,
+            label=label,
+            logits=logits,
+        )
 
     @staticmethod
     def from_function(
         function: Callable[..., Any],
         identity: str | None = None,
         *,
-        outputs: str = "probabilities",
         batch_size: int = 256,
+        outputs: str | None = "probabilities",
+        output: Choice = None,
+        label: int | None = None,
     ) -> "Network":
         """A function of arrays, such as the `predict_proba` of a forest: see `FunctionNetwork`."""
         from assay.network.function import FunctionNetwork
 
-        return FunctionNetwork(function, identity, outputs=outputs, batch_size=batch_size)
+        return FunctionNetwork(
+            function, identity, batch_size=batch_size, outputs=outputs, output=output, label=label
+        )
 
     def watching(self, layers: Sequence[str]) -> "Network":
         """The same network that also watches these layers; itself if it already does."""
@@ -128,7 +168,9 @@ class Network:
         It takes the time of the batched forward pass and the memory of the Trace and one batch. Inputs that
         came in one piece are kept without a copy.
         """
-        batches = Batches(data, self.encode, batch_size or self.batch_size, allow_nonfinite)
+        batches = Batches(
+            data, self.encode, batch_size or self.batch_size, allow_nonfinite, self.reader.label
+        )
         kept = batches.whole if keep_inputs and not self.embeds else None
         gathered: dict[tuple[str, str], RowBuffer] = {}
         with torch.no_grad():
@@ -157,12 +199,13 @@ class Network:
         """
         gradients = RowBuffer()
         data = inputs if labels is None else (inputs, labels)
-        for raw, known in Batches(data, self.encode, self.batch_size):
+        for raw, known in Batches(data, self.encode, self.batch_size, label=self.reader.label):
             part = self.embed(raw)
             moving = perturbable(part).detach().requires_grad_()
             with torch.enable_grad():
                 logits, features = self._forward(replaced(part, moving), self.layers)
-                trace = Trace(logits.cpu(), {name: row.cpu() for name, row in features.items()}, known)
+                rows = {name: row.cpu() for name, row in features.items()}
+                trace = Trace(logits.cpu(), rows, known, outputs=LOGITS)
                 (gradient,) = torch.autograd.grad(objective(trace).sum(), moving)
             gradients.add(gradient)
         return gradients.tensor()
@@ -187,6 +230,15 @@ class Network:
     def embed(self, inputs: Inputs) -> Inputs:
         """Inputs in a form that can be differentiated; subclasses override it (token ids to embeddings)."""
         return inputs
+
+    @property
+    def outputs(self) -> str | None:
+        """What its outputs are read as, stated or recognised; None until rows have shown it."""
+        return self.reader.kind
+
+    def read_as(self, outputs: str) -> None:
+        """Read outputs as a file says that they were read when it was saved; `load` calls it."""
+        self.reader.read_as(outputs)
 
     @property
     def embeds(self) -> bool:
@@ -214,8 +266,11 @@ class Network:
         return module_identity(self.module)
 
     def _settings(self) -> dict[str, Any]:
-        """Settings that logits and features also depend on."""
-        return {"pool": named_pool(self.pool)}
+        """Settings that logits and features also depend on; what outputs are, only where it was stated."""
+        stated = {"outputs": self.reader.stated, "output": self.output, "label": self.reader.label}
+        return {"pool": named_pool(self.pool)} | {
+            name: value for name, value in stated.items() if value is not None
+        }
 
     def _with_layers(self, layers: tuple[str, ...]) -> "Network":
         wider = copy(self)
@@ -234,8 +289,10 @@ class Network:
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
         row = partial(self._row, mask)
         with evaluating(parts), layer_outputs(self._plain_module, layers, parts, row) as features:
-            logits = _logits(self._run(inputs), length(inputs))
+            output = self._run(inputs)
         self._check_layers_ran(features, layers)
+        rows = length(inputs)
+        logits = self.reader.logits(chosen_output(output, self.output, rows, self._name), rows)
         return logits, {name: features[name] for name in layers}
 
     def _run(self, inputs: Inputs) -> Any:
@@ -277,6 +334,11 @@ class Network:
         layer = None if name == PENULTIMATE else self._plain_module.get_submodule(name)
         return pooled(output, layer, self._pool_of(name), mask).float()
 
+    @property
+    def _name(self) -> str:
+        """For messages: what the user knows the network by."""
+        return type(self.module).__name__
+
     def _pool_of(self, name: str) -> Pool | None:
         return self.pool.get(name) if isinstance(self.pool, Mapping) else self.pool
 
@@ -315,19 +377,6 @@ def _first_weight(parts: Iterable[nn.Module]) -> Tensor:
     return torch.empty(0)
 
 
-def _logits(output: Any, count: int) -> Tensor:
-    """The class scores in what the module returned."""
-    if isinstance(output, Mapping) and "logits" in output:
-        output = output["logits"]
-    logits = first_tensor(getattr(output, "logits", output), "the module")
-    if logits.ndim != 2 or logits.shape[1] < 2 or len(logits) != count:
-        raise InputError(
-            f"expected logits of shape ({count}, classes) with at least two classes, got "
-            f"{tuple(logits.shape)}; wrap the module so that it returns one row of class scores per input"
-        )
-    return logits.float()
-
-
 def _requires_grad(inputs: Inputs) -> bool:
     tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
@@ -343,4 +392,5 @@ def _trace(gathered: Mapping[tuple[str, str], RowBuffer], kept: Inputs | None) -
         parts["features"],
         parts["labels"].get(""),
         inputs[""] if isinstance(inputs, Mapping) and "" in inputs else inputs,
+        outputs=LOGITS,
     )

@@ -10,12 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError
-from assay.network.feature_pooling import Pool, pooled
+from assay.network.chosen_output import Choice
+from assay.network.feature_pooling import pooled
 from assay.network.graph import NetworkGraph
 from assay.network.inputs import length
 from assay.network.network import Network
 from assay.network.onnx_graph import OnnxGraph
+from assay.network.onnx_scores import SIGMOID, SOFTMAX, scores_of
 from assay.network.taps import PENULTIMATE
+from assay.outputs import LOGITS
 from assay.trace import Inputs
 
 _TYPES = {
@@ -37,12 +40,14 @@ Feeds = dict[str, npt.NDArray[np.generic]]
 class OnnxNetwork(Network):
     """A classifier in an ONNX file, run by onnxruntime on the CPU; built by `Network.from_onnx`.
 
-    `logits` names the output with the class scores; without it, the output called "logits", else the first;
-    if that comes from a Softmax, the input of the Softmax. `layers` are "penultimate" (the input of the
-    last Gemm or MatMul with weights that the logits need), or names of outputs, inner tensors or nodes.
-    Features become one row per input as in `Network`. The graph does not say what a tensor of three axes
-    means, so it is treated as a sequence unless `pool` says otherwise. A graph of fixed batch size is run in
-    pieces of that size. Methods that need gradients raise `GradientError`.
+    `output` names the output (or inner tensor) with the class scores; without it, the output called "logits",
+    else the only one that can be class scores. If that comes from a softmax, also one taken apart into Exp,
+    ReduceSum and Div, or from a sigmoid, the logits before it are read. `outputs` and `label` as in
+    `Network`; with outputs="logits" nothing is followed, and `logits` names such an output. `layers` are
+    "penultimate" (the input of the last Gemm or MatMul with weights that the logits need), or names of
+    outputs, inner tensors or nodes. Features become one row per input as in `Network`. The graph does not say
+    what a tensor of three axes means, so it is treated as a sequence unless `pool` says otherwise. A graph of
+    fixed batch size is run in pieces of that size. Methods that need gradients raise `GradientError`.
     """
 
     module: "OnnxSession"
@@ -52,20 +57,30 @@ class OnnxNetwork(Network):
         path: str | PathLike[str],
         layers: str | Sequence[str] = PENULTIMATE,
         *,
+        outputs: str | None = None,
+        output: Choice = None,
+        label: int | None = None,
         logits: str | None = None,
-        pool: Pool | Mapping[str, Pool] | None = None,
-        batch_size: int = 256,
+        **options: Any,
     ) -> None:
+        """`options` are those of `Network`: pool and batch_size."""
+        if logits is not None:
+            outputs, output = LOGITS, logits
         self.file = OnnxGraph(path)
-        self.logits = self.file.logits(logits)
+        scores = scores_of(self.file, output, follow=outputs != LOGITS)
+        if label is not None and scores.behind == SOFTMAX:  # of one class alone, the logit says nothing
+            scores = scores_of(self.file, output, follow=False)
+        self.logits = scores.tensor
         layer_names = (layers,) if isinstance(layers, str) else tuple(layers)
         self.tensors = {
             name: self.file.penultimate(self.logits) if name == PENULTIMATE else self.file.tensor(name)
             for name in layer_names
         }
         session = OnnxSession(self.file, [self.logits, *self.tensors.values()])
-        super().__init__(session, (), pool=pool, batch_size=batch_size)
+        super().__init__(session, (), outputs=outputs, output=output, label=label, **options)
         self.layers = layer_names
+        if scores.behind:
+            self.reader.takes_logits(several=scores.behind == SIGMOID)
 
     def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
         """The graph in the file; its layers are pooled when the guard reads them."""
@@ -73,7 +88,13 @@ class OnnxNetwork(Network):
         shown = {"": outputs[self.logits]} | {name: outputs[self.tensors[name]] for name in layers}
         tensors = {name: self.tensors[name] for name in layers}
         return NetworkGraph(
-            self.file.whole(), list(self.module.takes), self.logits, tensors, shown, self._read
+            self.file.whole(),
+            list(self.module.takes),
+            self.logits,
+            tensors,
+            shown,
+            self._read,
+            lambda output: self.reader.logits(output, len(output)),
         )
 
     def _model_identity(self) -> str:
@@ -83,24 +104,30 @@ class OnnxNetwork(Network):
         return super()._settings() | {"logits": self.logits}
 
     def _with_layers(self, layers: tuple[str, ...]) -> Network:
-        return OnnxNetwork(
-            self.file.path, layers, logits=self.logits, pool=self.pool, batch_size=self.batch_size
+        wider = OnnxNetwork(
+            self.file.path,
+            layers,
+            pool=self.pool,
+            batch_size=self.batch_size,
+            outputs=self.reader.stated,
+            output=self.output,
+            label=self.reader.label,
         )
+        wider.reader = self.reader
+        return wider
 
     def __repr__(self) -> str:
         return f"Network.from_onnx({str(self.file.path)!r}, layers={self.layers})"
 
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         outputs = self._run(inputs)
-        logits = outputs[self.logits]
-        rows = length(inputs)
-        if logits.ndim != 2 or logits.shape[1] < 2 or len(logits) != rows:
-            raise InputError(
-                f"{self.file.path}: expected logits of shape ({rows}, classes) in {self.logits!r}, "
-                f"got {tuple(logits.shape)}; pass logits= with another output of {self.file.outputs}"
-            )
+        logits = self.reader.logits(outputs[self.logits], length(inputs))
         features = {name: self._read(name, outputs[self.tensors[name]], inputs) for name in layers}
-        return logits.float(), features
+        return logits, features
+
+    @property
+    def _name(self) -> str:
+        return f"{self.file.path} ({self.logits!r})"
 
     def _read(self, name: str, output: Tensor, inputs: Inputs) -> Tensor:
         """One row of features per input from a layer's output."""

@@ -29,17 +29,37 @@ class OnnxGraph:
                 f"{self.path}: expected a graph with outputs, got none; export the network again"
             )
 
-    def logits(self, asked: str | None) -> str:
-        """The tensor of class scores: the output asked for, else "logits", else the first output.
+    def producer(self, name: str) -> Any:
+        """The node that makes a tensor; None for inputs and weights."""
+        place = self.producers.get(name)
+        return None if place is None else self.nodes[place]
 
-        If no output was asked for and this one comes from a Softmax, the input of the Softmax: monitors
-        expect logits, not probabilities.
-        """
-        if asked is not None:
-            return self.tensor(asked)
-        name = "logits" if "logits" in self.outputs else self.outputs[0]
-        producer = self.nodes[self.producers[name]] if name in self.producers else None
-        return str(producer.input[0]) if producer is not None and producer.op_type == "Softmax" else name
+    def is_constant(self, name: str) -> bool:
+        """Whether a tensor is a weight, or computed from weights alone."""
+        return name in self._constants
+
+    def attribute(self, node: Any, name: str, default: Any) -> Any:
+        """The value of a node's attribute."""
+        import onnx
+
+        found = [entry for entry in node.attribute if entry.name == name]
+        return onnx.helper.get_attribute_value(found[0]) if found else default
+
+    def axes(self, node: Any) -> list[int] | None:
+        """The axes that a reduction runs over: an attribute in older graphs, a constant input in newer."""
+        import onnx
+
+        given = self.attribute(node, "axes", None)
+        if given is None and len(node.input) > 1:
+            values = [tensor for tensor in self.model.graph.initializer if tensor.name == node.input[1]]
+            made = self.producer(node.input[1])
+            values += [self.attribute(made, "value", None)] if made is not None else []
+            given = onnx.numpy_helper.to_array(values[0]).tolist() if values and values[0] else None
+        return None if given is None else [int(axis) for axis in given]
+
+    def output_type(self, name: str) -> Any:
+        """The declared type of an output."""
+        return next(output.type for output in self.model.graph.output if output.name == name)
 
     def tensor(self, layer: str) -> str:
         """The tensor with this name: an output, an inner tensor, or the first output of a node."""
@@ -60,7 +80,8 @@ class OnnxGraph:
         if not layers:
             raise InputError(
                 f"{self.path}: expected a Gemm or MatMul with weights before {logits!r}, found none; "
-                f"choose layers from {_shortened([*self.outputs, *self.producers])}"
+                f"choose layers from {_shortened([*self.outputs, *self.producers])}, or watch none with "
+                "layers=()"
             )
         last = self.nodes[max(layers)]
         return next(str(name) for name in last.input[:2] if name not in self._constants)

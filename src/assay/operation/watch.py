@@ -16,6 +16,7 @@ from assay.errors import InputError
 from assay.guard import Answer, AnyGuard, Verdict
 from assay.operation.drift import DriftState, DriftWatch
 from assay.operation.watch_record import WatchRecord
+from assay.outputs import LOGITS
 from assay.reshaping.bins import Bins
 from assay.reshaping.histogram import Histogram
 from assay.trace import Trace
@@ -101,7 +102,8 @@ class Watch(StreamWatch[WatchState]):
         """Judge and count; also returns the Trace and the seconds it took."""
         answer = self.guard.answer(inputs)
         layers = () if self.bins is None else self.bins.layers
-        seen = Trace(answer.trace.logits, {layer: answer.trace.layer(layer) for layer in layers})
+        features = {layer: answer.trace.layer(layer) for layer in layers}
+        seen = Trace(answer.trace.logits, features, outputs=LOGITS)
         cancelled = int(answer.verdict.alarm.sum())
         with self._lock:
             self._predictions += len(seen)
@@ -213,7 +215,7 @@ class Watch(StreamWatch[WatchState]):
         self._pending_logits.append(logits[torch.isfinite(logits).all(dim=1)])
         waiting = torch.cat(self._pending_logits)
         while len(waiting) >= self.window:
-            counts = estimator.count(Trace(waiting[: self.window]))
+            counts = estimator.count(Trace(waiting[: self.window], outputs=LOGITS))
             waiting = waiting[self.window :]
             self._estimates = estimator.estimate(counts)
             self._counts = _sum(self._counts, counts)

@@ -87,7 +87,7 @@ class HeadFit:
             raise InputError(
                 f"expected layer {self._layer!r} to determine the logits linearly, as the input of the last "
                 f"Linear does, got a share of {left / total:.2g} of their variance unexplained; use "
-                "layer='penultimate' of a network that ends in a Linear"
+                "layer='penultimate' of a network that ends in a Linear, without a softmax after it"
             )
         bias = mean[size:] - weight @ mean[:size]
         rounding = math.sqrt(_UNEXPLAINED * total / len(outer) / self._moments.rows)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.monitors.parts.reservoir import Reservoir
+from assay.outputs import LOGITS
 from assay.trace import Inputs, Trace
 
 Part = tuple[str, str]
@@ -42,6 +43,7 @@ class TraceSample:
             {name: value for (kind, name), value in rows.items() if kind == "features"},
             rows.get(("labels", "")),
             inputs,
+            outputs=LOGITS,
         )
 
 
