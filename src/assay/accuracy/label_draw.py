@@ -72,11 +72,16 @@ def rows_to_label(trace: Any, budget: int, *, guesses: Any = None, seed: int = 0
     if not 1 <= budget <= total:
         raise InputError(f"expected a budget of 1 to {total} rows, got {budget}; there are {total} rows")
     known = predictions.confidence if guesses is None else checked_guesses(guesses, total)
-    probabilities = inclusion_probabilities(known, budget)
+    return drawn_rows(known, budget, seed)
+
+
+def drawn_rows(guesses: Doubles, budget: int, seed: int) -> RowsToLabel:
+    """`budget` rows, by guesses of all rows."""
+    probabilities = inclusion_probabilities(guesses, budget)
     generator = np.random.default_rng(seed)
-    order = np.lexsort((generator.permutation(total), known))
+    order = np.lexsort((generator.permutation(len(guesses)), guesses))
     drawn = np.sort(order[places_drawn(probabilities[order], generator.uniform(size=budget))])
-    return RowsToLabel(drawn, probabilities[drawn], known[drawn], total)
+    return RowsToLabel(drawn, probabilities[drawn], guesses[drawn], len(guesses))
 
 
 def inclusion_probabilities(guesses: Doubles, budget: int) -> Doubles:
