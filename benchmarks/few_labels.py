@@ -4,7 +4,8 @@
     python benchmarks/few_labels.py --sets FOLDER --draws 200        # on sets of your own
 
 A set is a npz file with `right` (whether each row is right), `guesses` (how likely each row is right, 0 to 1)
-and `expected` (the accuracy that was expected without labels; NaN if none was). Other benchmarks call `tried`.
+and `expected` (the accuracy that was expected without labels; NaN if none was). Other benchmarks call
+`tried`.
 """
 
 import argparse
@@ -50,16 +51,15 @@ def tried(
         answer = accuracy_from_labels(guesses, rows, right[taken], expected=expected)
         plain = clopper_pearson(int(right[places].sum()), labels)
         ends = [(answer.lower, answer.upper), plain]
-        found.append(
-            [*(low - 1e-9 <= truth <= up + 1e-9 for low, up in ends), *(up - low for low, up in ends)]
-        )
-    covered, alone_covered, width, alone_width = np.mean(found, axis=0)
+        covered = [low - 1e-9 <= truth <= high + 1e-9 for low, high in ends]
+        found.append([*covered, *(high - low for low, high in ends)])
+    coverage, alone_coverage, width, alone_width = np.mean(found, axis=0)
     return {
         "truth": truth,
         "expected": np.nan if expected is None else expected,
-        "coverage": covered,
+        "coverage": coverage,
         "half_width": width / 2,
-        "alone_coverage": alone_covered,
+        "alone_coverage": alone_coverage,
         "alone_half_width": alone_width / 2,
         "ratio": width / alone_width,
     }
@@ -77,8 +77,8 @@ def table(trials: pd.DataFrame) -> pd.DataFrame:
     off = (trials["expected"] - trials["truth"]).abs()
     kinds = np.select([off.isna(), off < RIGHT], ["none", "right"], "wrong")
     columns = ["coverage", "half_width", "alone_coverage", "alone_half_width", "ratio"]
-    grouped = trials.groupby(kinds)[columns]
-    found = grouped.mean()
+    grouped = trials.groupby(kinds)
+    found = grouped[columns].mean()
     found.insert(0, "sets", grouped.size())
     found["lowest_coverage"] = grouped["coverage"].min()
     found["largest_ratio"] = grouped["ratio"].max()
