@@ -62,8 +62,9 @@ def estimate_accuracy(
 class AccuracyEstimator:
     """Every method, fitted on the reference; after that it needs only sums of operational predictions.
 
-    Save it and send it to the devices; let each `count`, add the counts, and `estimate` from the sum. This
-    works for all methods; only log VC loses rows, since each device counts whole windows and drops the rest.
+    Save it and send it to the devices; let each `count`, add the counts, and `estimate` from the sum. Log VC
+    and optimal transport are counted over windows, so a device drops the rows left over; importance weighting
+    needs all rows at once and is left out.
 
     `window`: rows per log VC (default: 1,000, or the whole reference if it is shorter). `seed`: for the noise
     on the logits that stands in for perturbed Traces.
