@@ -1,57 +1,55 @@
-"""Rows to label: exact probabilities, by listing every sample of small sets; what the draw prefers."""
+"""Rows to label: exact probabilities on small sets, what the draw prefers, its forms and its errors."""
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats.qmc import Sobol
 
 import assay
 from assay.accuracy import RowsToLabel, rows_to_label
-from assay.accuracy.label_draw import DOUBT_SHARE, inclusion_probabilities, systematic_places
+from assay.accuracy.label_draw import DOUBT_SHARE, inclusion_probabilities, places_drawn
 from assay.errors import InputError
-
-
-def every_sample(probabilities):
-    """(chance, places) of all samples that a random start can give."""
-    cuts = np.unique(np.concatenate([[0.0, 1.0], np.cumsum(probabilities) % 1]))
-    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
-        if last - first > 1e-9:
-            yield last - first, systematic_places(probabilities, (first + last) / 2)
-
 
 GUESSES = st.lists(st.floats(0, 1), min_size=2, max_size=9)
 
 
 @given(GUESSES, st.integers(1, 8))
-def test_each_row_is_drawn_with_its_probability(guesses, budget):
-    guesses = np.sort(np.array(guesses))
+def test_probabilities_add_up_to_the_budget(guesses, budget):
     budget = min(budget, len(guesses))
-    probabilities = inclusion_probabilities(guesses, budget)
+    probabilities = inclusion_probabilities(np.array(guesses), budget)
     assert probabilities.sum() == pytest.approx(budget)
     assert 0 < probabilities.min() <= probabilities.max() <= 1
-    drawn = np.zeros(len(guesses))
-    for chance, places in every_sample(probabilities):
-        assert len(set(places)) == budget
-        drawn[places] += chance
-    np.testing.assert_allclose(drawn, probabilities, atol=1e-8)
 
 
-@given(GUESSES, st.integers(1, 8), st.integers(0, 511), st.floats(0, 1))
-def test_the_weighted_correction_is_unbiased(guesses, budget, pattern, power):
-    """Mean guess plus the Horvitz-Thompson mean of what it is off by: exact over all samples."""
-    guesses = np.sort(np.array(guesses))
-    right = np.array([pattern >> place & 1 for place in range(len(guesses))], float)
-    probabilities = inclusion_probabilities(guesses, min(budget, len(guesses)))
-    off = (right - power * guesses) / probabilities / len(guesses)
-    mean = sum(chance * off[places].sum() for chance, places in every_sample(probabilities))
-    assert power * guesses.mean() + mean == pytest.approx(right.mean(), abs=1e-7)
+@given(GUESSES, st.integers(1, 8), st.integers(0, 10**6))
+def test_no_row_is_drawn_twice(guesses, budget, seed):
+    budget = min(budget, len(guesses))
+    probabilities = inclusion_probabilities(np.array(guesses), budget)
+    places = places_drawn(probabilities, np.random.default_rng(seed).uniform(size=budget))
+    assert len(set(places.tolist())) == budget
+    assert places.tolist() == sorted(places)
+
+
+@pytest.mark.parametrize(
+    "probabilities",
+    [[0.3, 0.4, 0.3], [0.7, 0.6, 0.7], [0.5] * 6, [0.9, 0.9, 0.2, 1.0], [0.05, 0.8, 0.8, 0.35], [1.0, 1.0]],
+)
+def test_each_row_is_drawn_with_its_probability(probabilities):
+    """Over a grid of chances that fills the cube evenly; so the weighted mean is unbiased for any labels."""
+    probabilities = np.array(probabilities)
+    grid = Sobol(round(probabilities.sum()), scramble=False).random_base2(12)
+    drawn = np.mean([np.isin(np.arange(len(probabilities)), places_drawn(probabilities, u)) for u in grid], 0)
+    np.testing.assert_allclose(drawn, probabilities, atol=0.004)
+    right = np.arange(len(probabilities)) % 2
+    assert (drawn / probabilities) @ right == pytest.approx(right.sum(), abs=0.1)
 
 
 def test_doubt_is_drawn_more_often_and_no_weight_explodes():
     guesses = np.repeat([0.5, 1.0], [100, 900])
     probabilities = inclusion_probabilities(guesses, 50)
-    assert probabilities[0] / probabilities[-1] == pytest.approx((0.75 / 1000 + 0.25 / 100) / (0.75 / 1000))
+    assert probabilities[0] / probabilities[-1] == pytest.approx((0.9 / 1000 + 0.1 / 100) / (0.9 / 1000))
     assert (50 / 1000) / probabilities.min() == pytest.approx(1 / (1 - DOUBT_SHARE))
     np.testing.assert_allclose(inclusion_probabilities(np.array([0.0, 1.0, 1.0]), 2), 2 / 3)
 

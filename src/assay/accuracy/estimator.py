@@ -46,6 +46,7 @@ def estimate_accuracy(
     network: Network | None = None,
     perturbed: Iterable[Any] = (),
     labels: Any = None,
+    drawn: Any = None,
     other: tuple[Any, Any] | None = None,
     window: int | None = None,
     folder: Folder = None,
@@ -64,8 +65,8 @@ def estimate_accuracy(
     Traces of the reference inputs under perturbations you expect; without them noise on the logits teaches
     the table.
 
-    `labels`: of a few operational rows, as (rows, labels) or as {row: label}; rows come from
-    `assay.rows_to_label` or were drawn uniformly. With them the interval holds whatever has changed.
+    `labels`: of the few operational rows in `drawn`, which `assay.rows_to_label` gave or which are the places
+    of rows drawn uniformly. With them the interval holds whatever has changed.
 
     `other`: Traces of a second network on the same reference and operational rows. `window`: rows per log VC
     (default: 1,000, or all rows if there are fewer).
@@ -74,7 +75,7 @@ def estimate_accuracy(
     expect_same_classes(reference, operational)
     trace = _observed(operational, network)
     predictions = Predictions.of(trace, None if other is None else other[1])
-    few = None if labels is None else FewLabels.of(labels, len(predictions))
+    few = _few_labels(labels, drawn, len(predictions))
     estimator = AccuracyEstimator(window=window, seed=seed)
     second = None if other is None else other[0]
     known = estimator._learn(
@@ -89,6 +90,16 @@ def _observed(operational: Any, network: Network | None) -> Any:
     if network is None or isinstance(operational, Trace):
         return operational
     return network.observe(operational, keep_inputs=not network.embeds)
+
+
+def _few_labels(labels: Any, drawn: Any, total: int) -> FewLabels | None:
+    if (labels is None) != (drawn is None):
+        given, missing = ("labels", "drawn") if drawn is None else ("drawn", "labels")
+        raise InputError(
+            f"expected labels= and drawn= together, got {given}= without {missing}=; pass the labels and the "
+            "rows they belong to"
+        )
+    return None if labels is None else FewLabels.of(labels, drawn, total)
 
 
 def with_few_labels(
@@ -112,8 +123,9 @@ def with_few_labels(
 class AccuracyEstimator:
     """Every method, fitted on the reference; after that it needs only sums of operational predictions.
 
-    Save it and send it to the devices; let each `count`, add the counts, and `estimate` from the sum. This
-    works for all methods; only log VC loses rows, since each device counts whole windows and drops the rest.
+    Save it and send it to the devices; let each `count`, add the counts, and `estimate` from the sum. Log VC
+    and optimal transport are counted over windows, so a device drops the rows left over; importance weighting
+    needs all rows at once and is left out.
 
     `window`: rows per log VC (default: 1,000, or the whole reference if it is shorter). `seed`: for the noise
     on the logits that stands in for perturbed Traces.

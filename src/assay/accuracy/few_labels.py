@@ -1,10 +1,10 @@
 """Labels of a few operational rows, in the forms people have them in."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from assay.accuracy.label_draw import RowsToLabel
@@ -24,26 +24,25 @@ class FewLabels:
     """None: the rows were drawn uniformly."""
 
     @classmethod
-    def of(cls, labels: Any, total: int) -> "FewLabels":
-        """From (RowsToLabel, labels), (rows, labels) or a mapping of rows to labels; `total` rows there are.
+    def of(cls, labels: Any, drawn: Any, total: int) -> "FewLabels":
+        """`labels` of the rows in `drawn`, in its order; `total` rows there are.
 
-        Rows that do not come from `rows_to_label` count as drawn uniformly.
+        `drawn`: what `rows_to_label` gave, or its table as it comes back from a file (columns row and
+        probability), or the places of rows that were drawn uniformly.
         """
-        if isinstance(labels, Mapping):
-            labels = list(labels), list(labels.values())
-        if not isinstance(labels, tuple | list) or len(labels) != 2:
+        if drawn is None:
             raise InputError(
-                "expected labels as (rows, labels), with rows from rows_to_label or drawn uniformly, or as a "
-                f"mapping of rows to labels, got {type(labels).__name__}"
+                "expected the places of the labelled rows beside their labels, got labels only; pass drawn=, "
+                "as rows_to_label gave it or the places of rows drawn uniformly"
             )
-        rows = checked_rows_drawn(labels[0], total)
-        found = class_numbers(labels[1]).numpy()
+        rows, probabilities = rows_and_probabilities(drawn, total)
+        found = class_numbers(labels).numpy()
         if len(found) != len(rows):
             raise InputError(
                 f"expected a label for each of {len(rows)} rows, got {len(found)}; label all rows that were "
                 "drawn: leaving out difficult ones makes the accuracy look better"
             )
-        return cls(rows, found, labels[0].probabilities if isinstance(labels[0], RowsToLabel) else None)
+        return cls(rows, found, probabilities)
 
     def correct(self, predictions: Predictions) -> Doubles:
         """1 for each labelled row whose prediction is right, 0 for the others."""
@@ -51,15 +50,26 @@ class FewLabels:
         return np.asarray(predictions.classes[self.rows] == self.labels, np.float64)
 
 
-def checked_rows_drawn(rows: Any, total: int) -> Whole:
-    """Places of labelled rows among `total`, each once."""
-    if isinstance(rows, RowsToLabel):
-        if rows.total != total:
+def rows_and_probabilities(drawn: Any, total: int) -> tuple[Whole, Doubles | None]:
+    """Places of labelled rows among `total`, each once, and the chance of each to be drawn; None: uniform."""
+    if isinstance(drawn, RowsToLabel):
+        if drawn.total != total:
             raise InputError(
-                f"expected rows drawn from these {total} rows, got rows drawn from {rows.total}; pass the "
+                f"expected rows drawn from these {total} rows, got rows drawn from {drawn.total}; pass the "
                 "operational rows that were passed to rows_to_label"
             )
-        return rows.rows
+        return drawn.rows, drawn.probabilities
+    if isinstance(drawn, pd.DataFrame):
+        if missing := {"row", "probability"} - set(drawn.columns):
+            raise InputError(
+                f"expected a table with the columns row and probability, as rows_to_label gives it, got one "
+                f"without {' and '.join(sorted(missing))}"
+            )
+        return _checked_places(drawn["row"], total), drawn["probability"].to_numpy(np.float64)
+    return _checked_places(drawn, total), None
+
+
+def _checked_places(rows: Any, total: int) -> Whole:
     found = np.asarray(rows.cpu() if isinstance(rows, torch.Tensor) else rows)
     if found.ndim != 1 or not len(found) or found.dtype.kind not in "iu":
         raise InputError(

@@ -99,11 +99,12 @@ def labelled_accuracy_figure(answers: pd.DataFrame, expected: float, level: floa
     places = np.arange(len(answers))[::-1]
     reach = [answers["value"] - answers["lower"], answers["upper"] - answers["value"]]
     axis.errorbar(answers["value"], places, xerr=reach, fmt="o", color=BLUE, capsize=3)
-    axis.axvline(expected, color=ORANGE, linestyle="--", label="expected without labels")
+    if np.isfinite(expected):
+        axis.axvline(expected, color=ORANGE, linestyle="--", label="expected without labels")
+        axis.legend(loc="best")
     axis.set_yticks(places, answers["from"])
     axis.set_ylim(-0.5, len(answers) - 0.5)
     axis.set_xlim(-0.005, 1.005)
     axis.set_xlabel(f"accuracy in operation (share of rows, {level:.0%} interval)")
     axis.grid(axis="x", alpha=0.3)
-    axis.legend(loc="best")
     return figure

@@ -3,9 +3,14 @@
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit, logit
 
 from assay.errors import InputError
 from assay.volatility.certainty import Doubles
+
+_ODDS_LIMIT = 1e-12
+"""Nearer to 0 or 1, double precision no longer tells guesses apart."""
 
 
 def checked_guesses(guesses: Any, count: int | None = None) -> Doubles:
@@ -20,3 +25,15 @@ def checked_guesses(guesses: Any, count: int | None = None) -> Doubles:
             "is right"
         )
     return found
+
+
+def moved_to(mean: float, guesses: Doubles) -> Doubles:
+    """The guesses, all moved by one constant on the scale of log-odds, so that they have this mean.
+
+    Guesses that crowd near one, as those of a network that is too sure, come apart, and so explain more.
+    """
+    least, most = _ODDS_LIMIT, 1 - _ODDS_LIMIT
+    odds = logit(np.clip(guesses, least, most))
+    wanted = min(max(mean, least), most)
+    reach = float(np.abs(odds).max() - logit(least))
+    return expit(odds + brentq(lambda step: expit(odds + step).mean() - wanted, -reach, reach, xtol=1e-6))

@@ -16,8 +16,9 @@ from assay.volatility.certainty import Doubles
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DOUBT_SHARE = 0.25
-"""The share of the budget that follows doubt. The rest is uniform, so that no row counts more than 4 / 3."""
+DOUBT_SHARE = 0.1
+"""The share of the budget that follows doubt. The rest is the same for all rows, so that none counts more
+than 10 / 9: an attacked network is sure and wrong, and the interval must allow for such rows unseen."""
 
 
 @storable("accuracy.RowsToLabel")
@@ -61,22 +62,26 @@ def rows_to_label(trace: Any, budget: int, *, guesses: Any = None, seed: int = 0
     """`budget` rows of the operational set whose labels say most about its accuracy.
 
     `trace`: a Trace, or probabilities. `guesses`: how likely each row is right, in [0, 1], if you know better
-    than the network's confidence. A row's probability is three quarters the same for all, and one quarter
-    proportional to sqrt(guess x (1 - guess)), which would be best if the guesses were right (Neyman 1934);
-    no weight exceeds 4 / 3 of the average, in case they are wrong. Rows are drawn in the order of their
-    guesses at equal steps from a random start (systematic sampling, Madow 1949), so that each probability is
-    exact and the sample has its share of every guess.
+    than the network's confidence. A tenth of the budget follows sqrt(guess x (1 - guess)), which would be
+    best if the guesses were right (Neyman 1934); the rest is the same for all rows, in case they are wrong.
+    In the order of their guesses the rows are cut into `budget` stretches of equal probability, and one is
+    drawn from each (Deville 1998): each probability is exact, and every guess has its share in the sample.
     """
     predictions = Predictions.of(trace)
     total = len(predictions)
     if not 1 <= budget <= total:
         raise InputError(f"expected a budget of 1 to {total} rows, got {budget}; there are {total} rows")
     known = predictions.confidence if guesses is None else checked_guesses(guesses, total)
-    probabilities = inclusion_probabilities(known, budget)
+    return drawn_rows(known, budget, seed)
+
+
+def drawn_rows(guesses: Doubles, budget: int, seed: int) -> RowsToLabel:
+    """`budget` rows, by guesses of all rows."""
+    probabilities = inclusion_probabilities(guesses, budget)
     generator = np.random.default_rng(seed)
-    order = np.lexsort((generator.permutation(total), known))
-    drawn = np.sort(order[systematic_places(probabilities[order], generator.uniform())])
-    return RowsToLabel(drawn, probabilities[drawn], known[drawn], total)
+    order = np.lexsort((generator.permutation(len(guesses)), guesses))
+    drawn = np.sort(order[places_drawn(probabilities[order], generator.uniform(size=budget))])
+    return RowsToLabel(drawn, probabilities[drawn], guesses[drawn], len(guesses))
 
 
 def inclusion_probabilities(guesses: Doubles, budget: int) -> Doubles:
@@ -93,9 +98,25 @@ def inclusion_probabilities(guesses: Doubles, budget: int) -> Doubles:
     return found
 
 
-def systematic_places(probabilities: Doubles, start: float) -> Whole:
-    """Places at which start, start + 1, ... fall on the cumulated probabilities; 0 <= start < 1."""
-    ends = np.cumsum(probabilities)
-    count = round(float(ends[-1]))
-    ends[-1] = count  # which the sum may miss by a rounding error
-    return np.searchsorted(ends, start + np.arange(count), side="right")
+def places_drawn(probabilities: Doubles, chances: Doubles) -> Whole:
+    """One place from each stretch of the cumulated probabilities of length one; `chances`: uniform, one each.
+
+    A row on the border of two stretches is drawn at most once (Deville's systematic sampling). Steps from one
+    random start would do for the probabilities, but give few different samples, all bad for some sets.
+    """
+    ends = np.minimum(np.cumsum(probabilities), len(chances))
+    ends[-1] = len(chances)  # which the sum may miss by a rounding error
+    found = np.empty(len(chances), np.int64)
+    border, before, after = -1, 0.0, 0.0  # the row on the border, and its shares of the stretches it touches
+    for stretch, chance in enumerate(chances):
+        drawn_already = stretch > 0 and found[stretch - 1] == border
+        again = 0.0 if drawn_already or before >= 1 else after / (1 - before)
+        if chance < again:
+            found[stretch] = border
+        else:
+            point = stretch + after + (1 - after) * (chance - again) / (1 - again)
+            found[stretch] = min(np.searchsorted(ends, point, side="right"), len(ends) - 1)
+        border = int(np.searchsorted(ends, stretch + 1, side="left"))
+        start = ends[border] - probabilities[border]
+        before, after = max(0.0, stretch + 1 - max(start, stretch)), max(0.0, ends[border] - (stretch + 1))
+    return found

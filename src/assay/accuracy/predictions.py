@@ -18,6 +18,9 @@ from assay.volatility.probabilities import Array, checked_rows
 
 Whole = npt.NDArray[np.int64]
 
+_NO_ENERGY = 1e-4
+"""Below it, log sum e^logit is zero but for rounding."""
+
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
@@ -49,7 +52,10 @@ class Predictions:
             raise InputError(
                 "expected finite penultimate features, got NaN or infinity; look for a failing layer"
             )
-        return cls(rows, others, _array(operational.logits), None if features is None else _array(features))
+        logits = _array(operational.logits)
+        # Logarithms of probabilities stand in for logits that nobody kept.
+        known = bool((np.abs(np.log(rows.max(axis=1)) - logits.max(axis=1)) > _NO_ENERGY).any())
+        return cls(rows, others, logits if known else None, None if features is None else _array(features))
 
     def __len__(self) -> int:
         return len(self.probabilities)

@@ -1,4 +1,4 @@
-"""`assay accuracy`: the accuracy in operation, without labels or with a few; the exit status says how it is."""
+"""`assay accuracy`: the accuracy in operation, without labels or with a few; the exit status says how."""
 
 import json
 from collections.abc import Iterable
@@ -107,11 +107,16 @@ def accuracy(
     Example: `assay accuracy live.npz --reference test.npz --network my.models:trained --least 0.9`
     """
     import assay
+    from assay.accuracy.headline import Verdict
     from assay.cli.network_reference import network_at
     from assay.statistics import check_level
 
     check_level(level)
     _check_options(reference, estimator, labels, window, to_label, output)
+    if folder is not None and network is None:
+        raise InputError(
+            "expected --network beside --folder, got none; without a network there are no lessons"
+        )
     layers = () if layer == ["none"] else tuple(layer or ["penultimate"])
     known = None if network is None else network_at(network, layers)
     if to_label is not None:
@@ -126,11 +131,11 @@ def accuracy(
         write_figure(found.plot() if history is None else history.plot(), plot)
     if report:
         _write_report(found, history, report)
-    status = _status(found, least)
-    _print_result(found, history, status, as_json)
-    if least is not None and status != UNDECIDED:
-        leave_by_gate("accuracy", (found.lower, found.upper), least)
-    raise typer.Exit(FINE if least is not None and status != UNDECIDED else status)
+    _print_result(found, history, as_json)
+    status = {Verdict.HOLDS: FINE, Verdict.FALLEN: ALARM, Verdict.CANNOT_TELL: UNDECIDED}[found.verdict]
+    if least is None or status == UNDECIDED:
+        raise typer.Exit(status)
+    leave_by_gate("accuracy", (found.lower, found.upper), least)
 
 
 def _check_options(
@@ -169,24 +174,25 @@ def _answer(
     if counts := counts_at(live):
         return _answer_about_counts(counts, labels, window, asked), None
     rows = live_rows_at(live, asked.network)
-    few = None if labels is None else few_labels_at(labels, len(rows.trace), rows.classes)
     known = None if reference is None else reference_rows_at(reference, asked.network)
-    if known is not None:
+    if asked.network is None:
         expect_same_classes(known, rows)
+    classes = getattr(known, "classes", None) or rows.classes
+    drawn, found = (None, None) if labels is None else few_labels_at(labels, len(rows.trace), classes)
     if asked.estimator is None and window is None:
         assert known is not None
         settings: Any = {"folder": asked.folder, "level": asked.level, "seed": asked.seed}
         if asked.network is not None:
             settings["network"] = asked.network
-        return assay.estimate_accuracy(known, rows.trace, labels=few, **settings), None
+        return assay.estimate_accuracy(known, rows.trace, labels=found, drawn=drawn, **settings), None
     fitted = _estimator(known, window, asked)
     if window is not None:
         return _answers_in_windows(fitted, rows.trace, window, asked.level)
-    found = fitted.estimate(fitted.count(rows.trace), asked.level)
-    if few is None:
-        return found, None
-    drawn = FewLabels.of(few, len(rows.trace))
-    return with_few_labels(found, drawn, Predictions.of(rows.trace), asked.seed), None
+    answer = fitted.estimate(fitted.count(rows.trace), asked.level)
+    if found is not None:
+        few = FewLabels.of(found, drawn, len(rows.trace))
+        answer = with_few_labels(answer, few, Predictions.of(rows.trace), asked.seed)
+    return answer, None
 
 
 def _answer_about_counts(
@@ -272,16 +278,6 @@ def _draw_rows(
     print(f"rows to label are in {output}; fill in its column label and pass it as --labels")
 
 
-def _status(found: "AccuracyEstimates", least: float | None) -> int:
-    from assay.accuracy.headline import Verdict
-
-    if found.verdict == Verdict.CANNOT_TELL:
-        return UNDECIDED
-    if least is None:
-        return ALARM if found.verdict == Verdict.FALLEN else FINE
-    return ALARM if found.upper < least else FINE
-
-
 def _write_report(found: "AccuracyEstimates", history: "AccuracyHistory | None", path: Path) -> None:
     """The answer first, then its picture over time, then the methods."""
     import assay
@@ -297,9 +293,7 @@ def _write_report(found: "AccuracyEstimates", history: "AccuracyHistory | None",
     assay.write_report(sections, path, title="What is the accuracy now?")
 
 
-def _print_result(
-    found: "AccuracyEstimates", history: "AccuracyHistory | None", status: int, as_json: bool
-) -> None:
+def _print_result(found: "AccuracyEstimates", history: "AccuracyHistory | None", as_json: bool) -> None:
     if as_json:
         print(json.dumps(_facts(found, history)))
         return
@@ -310,8 +304,8 @@ def _print_result(
         frame = history.to_frame().drop(columns="rows")
         print(frame.to_string(index=False, float_format="{:.3f}".format, na_rep="-"))
     print(found.summary())
-    if status == UNDECIDED:
-        print("cannot tell; assay accuracy --to-label 50 draws rows whose labels would say it")
+    if found.value != found.value:
+        print("to know it, label some rows: assay accuracy --to-label 50 draws them")
 
 
 def _facts(found: "AccuracyEstimates", history: "AccuracyHistory | None") -> dict[str, Any]:

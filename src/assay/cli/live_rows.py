@@ -1,11 +1,10 @@
 """Live and reference rows, counts and labels of a few rows, from files named on the command line."""
 
-import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.cli.path_options import errors_in_path_syntax, path_and_options
+from assay.cli.path_options import errors_in_path_syntax, predictions_and_options
 from assay.errors import InputError, MissingLabelsError
 
 if TYPE_CHECKING:
@@ -14,12 +13,12 @@ if TYPE_CHECKING:
 
 SAVED = ".safetensors"
 LABEL_COLUMNS = ("row", "of", "probability", "guess", "label")
-"""Of the csv file of rows to label: the row, of how many, its chance to be drawn, the guess, and its label."""
+"""Of the csv file of rows to label: the row, of how many, its chance to be drawn, the guess, its label."""
 
 
 @dataclass(frozen=True, eq=False)
 class LiveRows:
-    """What the network said about live rows, and the names of the classes, where they are known."""
+    """What the network said about live rows, and the classes' names, where saved predictions have them."""
 
     trace: "Trace"
     classes: tuple[str, ...] | None = None
@@ -56,9 +55,8 @@ def live_rows_at(source: str, network: "Network | None") -> LiveRows:
 
         return LiveRows(Trace.from_probabilities(saved.probabilities), saved.classes)
     data = data_or_inputs_at(source)
-    classes = getattr(data, "classes", None)
     inputs = data[0] if isinstance(data, tuple) else data
-    return LiveRows(network.observe(inputs, keep_inputs=not network.embeds), classes)
+    return LiveRows(network.observe(inputs, keep_inputs=not network.embeds))
 
 
 def reference_rows_at(source: str, network: "Network | None") -> Any:
@@ -91,7 +89,7 @@ def write_rows_to_label(drawn: "RowsToLabel", path: Path) -> None:
 
 
 def few_labels_at(path: Path, total: int, classes: tuple[str, ...] | None) -> tuple[Any, Any]:
-    """(rows, labels) of a few of `total` live rows, from a csv file with columns row and label.
+    """(rows drawn, labels) of a few of `total` live rows, from a csv file with columns row and label.
 
     With the columns of `write_rows_to_label` it is known how each row was drawn; without, rows count as drawn
     uniformly. Labels are class numbers, or names where the live rows have names.
@@ -104,6 +102,11 @@ def few_labels_at(path: Path, total: int, classes: tuple[str, ...] | None) -> tu
         raise InputError(f"{path}: expected whole numbers in the column row, got others; count rows from 0")
     rows = places.astype(int).to_numpy()
     numbers = frame["label"].str.fullmatch(r"\s*\d+(\.0*)?\s*").all()
+    if not numbers and classes is None:
+        raise InputError(
+            f"{path}: expected class numbers in the column label, since the reference names no classes, "
+            "got others; write the numbers of the outputs, from 0"
+        )
     labels, _ = from_column(frame["label"], None if numbers else classes, path)
     if "probability" not in frame or "of" not in frame:
         return rows, labels
@@ -119,12 +122,10 @@ def _label_table(path: Path) -> Any:
     try:
         frame = pd.read_csv(existing_file(path), dtype=str, keep_default_na=False)
     except (ValueError, OSError) as error:
-        raise InputError(
-            f"{path}: expected a csv file of labels, got none ({error}); save it as csv"
-        ) from error
+        raise InputError(f"{path}: expected a csv file of labels, got another ({error})") from error
     if missing := [name for name in ("row", "label") if name not in frame]:
         raise InputError(
-            f"{path}: expected columns called row and label, got {list(frame.columns)}; {missing[0]} is missing"
+            f"{path}: expected columns called row and label, got {list(frame.columns)}; add {missing[0]}"
         )
     empty = frame["label"].str.strip() == ""
     if empty.any() or not len(frame):
@@ -170,14 +171,6 @@ def _saved_trace(source: str) -> "Trace":
 def _saved_predictions(source: str) -> Any:
     from assay.data import read_probabilities
 
-    path, options = path_and_options(source)
-    known = set(inspect.signature(read_probabilities).parameters) - {"path"}
-    if unknown := sorted(options.keys() - known):
-        raise InputError(
-            f"{path}: expected options of saved predictions ({', '.join(sorted(known))}), got {unknown}; "
-            "leave them out, or pass --network if these are data"
-        )
-    if "columns" in options:
-        options["columns"] = tuple(options["columns"].split(","))
+    path, options = predictions_and_options(source, read_probabilities)
     with errors_in_path_syntax(path):
         return read_probabilities(path, **options)

@@ -1,6 +1,5 @@
 """`assay volatility`: watch a file or a stream of probabilities; the exit status says how it went."""
 
-import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.options import ForMachines, Report, not_negative
-from assay.cli.path_options import errors_in_path_syntax, path_and_options
+from assay.cli.path_options import errors_in_path_syntax, predictions_and_options
 from assay.cli.places import Written, write_figure
 from assay.cli.status import ALARM, FINE, UNDECIDED
 from assay.errors import InputError
@@ -144,15 +143,7 @@ def _chunks(source: str) -> Iterator["Array"]:
     """Tables of probabilities from a source whose options may follow it."""
     from assay.volatility.probability_files import probability_chunks
 
-    path, options = path_and_options(source)
-    known = set(inspect.signature(probability_chunks).parameters) - {"source"}
-    if unknown := sorted(options.keys() - known):
-        raise InputError(
-            f"{path}: expected options of saved predictions ({', '.join(sorted(known))}), got {unknown}; "
-            "leave them out"
-        )
-    if "columns" in options:
-        options["columns"] = tuple(options["columns"].split(","))
+    path, options = predictions_and_options(source, probability_chunks)
     with errors_in_path_syntax(path):
         yield from probability_chunks(path, **options)
 
