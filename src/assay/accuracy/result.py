@@ -110,3 +110,9 @@ class AccuracyEstimates:
         from assay.accuracy.figures import estimates_figure
 
         return estimates_figure(self)
+
+    def figures(self) -> list["Figure"]:
+        """What `plot` shows, as figures of their own."""
+        from assay.accuracy.figures import separate_figures
+
+        return separate_figures(self)

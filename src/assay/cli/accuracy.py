@@ -1,7 +1,6 @@
 """`assay accuracy`: the accuracy in operation, without labels or with a few; the exit status says how."""
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -283,12 +282,12 @@ def _write_report(found: "AccuracyEstimates", history: "AccuracyHistory | None",
     import assay
     from assay.report import Section
 
-    sections: Iterable[Any] = [Section.of(found)]
+    sections = [Section.of(found)]
     if history is not None:
+        words = f"{found.summary()}\n\n{history.summary()}"
         sections = [
-            Section(found.title, found.summary(), "What is the accuracy now?"),
-            Section.of(history, question="How did it come about?"),
-            Section.of(found, title="Methods, one by one, on the last window"),
+            Section("Accuracy over time", words, figures=[history.plot()], table=history.to_frame()),
+            Section("Methods on the last window", figures=found.figures(), table=found.to_frame()),
         ]
     assay.write_report(sections, path, title="What is the accuracy now?")
 

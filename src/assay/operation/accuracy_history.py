@@ -90,7 +90,7 @@ class AccuracyHistory:
         now = self.latest
         assert now is not None
         if math.isnan(now.value):
-            return f'"{now.verdict}" ({now.reason})'
+            return f'"{now.verdict}"'
         return f'"{now.verdict}" with {now.value:.1%} ({now.lower:.1%} to {now.upper:.1%})'
 
     def plot(self) -> "Figure":
