@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import ForMachines, Report, Seed
+from assay.cli.options import ForMachines, Report, Seed, without_nan
 from assay.cli.places import Written, write_figure
 from assay.cli.status import ALARM, FINE, UNDECIDED, leave_by_gate
 from assay.errors import InputError
@@ -313,11 +313,8 @@ def _facts(found: "AccuracyEstimates", history: "AccuracyHistory | None") -> dic
     def records(frame: Any) -> Any:
         return json.loads(frame.to_json(orient="records", double_precision=15))
 
-    headline = {name: getattr(found, name) for name in ("value", "lower", "upper")}
     return {
-        **{name: None if value != value else value for name, value in headline.items()},
-        "verdict": found.verdict,
-        "reason": found.reason,
+        **without_nan(vars(found.headline)),
         "rows": found.rows,
         "level": found.level,
         "reference_accuracy": found.reference_accuracy,

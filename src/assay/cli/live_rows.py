@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from assay.accuracy import PredictionCounts
 
 SAVED = ".safetensors"
+TABLES = (".csv", ".tsv", ".parquet", ".npz")
+"""Files that may have labels beside probabilities."""
 LABEL_COLUMNS = ("row", "of", "probability", "guess", "label")
 """Of the csv file of rows to label: the row, of how many, its chance to be drawn, the guess, its label."""
 
@@ -72,6 +74,19 @@ def reference_rows_at(source: str, network: "Network | None") -> Any:
             "called label"
         )
     return found
+
+
+def labelled_predictions_at(source: str) -> "Trace | None":
+    """A labelled Trace of saved predictions; None where they have no labels, or cannot be read as a whole."""
+    from assay import Trace
+
+    if source.endswith(SAVED):
+        trace = _saved_trace(source)
+        return None if trace.labels is None else trace
+    if not source.partition("?")[0].removesuffix(".gz").endswith(TABLES):
+        return None
+    saved = _saved_predictions(source)
+    return None if saved.labels is None else Trace.from_probabilities(*saved)
 
 
 def reference_length(reference: Any) -> int:
