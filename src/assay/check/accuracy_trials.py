@@ -64,9 +64,9 @@ class AccuracyTrials:
         return (
             f"Asked without labels about {total} scenarios, the estimator could tell the accuracy of "
             f"{len(told)}: it was off by {100 * error.mean():.1f} points on average (at most "
-            f"{100 * error.max():.1f}), and its 95 % interval held the truth in {held} of {len(told)}. Faults "
-            "of the same kinds had taught it, on other rows; others it may know less well. It is ready for "
-            "assay accuracy and assay serve."
+            f"{100 * error.max():.1f}), and its 95 % interval held the truth in {held} of {len(told)}. "
+            "Faults of the same kinds had taught it, on other rows; others it may know less well. It is "
+            "ready for assay accuracy and assay serve."
         )
 
     def plot(self) -> "Figure":

@@ -10,6 +10,7 @@ from assay.errors import InputError, MissingLabelsError
 if TYPE_CHECKING:
     from assay import Network, RowsToLabel, Trace
     from assay.accuracy import PredictionCounts
+    from assay.operation import WatchRecord
 
 SAVED = ".safetensors"
 TABLES = (".csv", ".tsv", ".parquet", ".npz")
@@ -36,13 +37,18 @@ def counts_at(source: str) -> "PredictionCounts | None":
         return None
     found = assay.load(source)
     if isinstance(found, WatchRecord):
-        if found.counts is None:
-            raise InputError(
-                f"expected counts for an estimate of accuracy in {source}, got none; give the Watch an "
-                "estimator, and let it see a window"
-            )
-        return found.counts
+        return watched_counts(found, source)
     return found if isinstance(found, PredictionCounts) else None
+
+
+def watched_counts(record: "WatchRecord", source: object) -> "PredictionCounts":
+    """What a service or a Watch counted for the answer about accuracy."""
+    if record.counts is None:
+        raise InputError(
+            f"expected counts for an estimate of accuracy in {source}, got none; give the service or Watch an "
+            "estimator, and let it see a window"
+        )
+    return record.counts
 
 
 def live_rows_at(source: str, network: "Network | None") -> LiveRows:

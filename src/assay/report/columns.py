@@ -104,7 +104,7 @@ BESIDE = {
     ("upper", "log_density"): "upper edge of the bin (output of the model)",
     ("score", "inputs"): "shuffle score: the chance that shuffled inputs look stranger than real ones "
     "(0.5 is guessing)",
-    ("verdict", "window"): "has accuracy fallen below that of the reference? Or can nobody tell?",
+    ("verdict", "reason"): "has accuracy fallen below that of the reference? Or can nobody tell?",
     ("lower", "gate"): "lower end of the 95 % interval; a dash where none was needed",
     ("upper", "gate"): "upper end of the 95 % interval",
 }
