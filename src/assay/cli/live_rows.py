@@ -45,7 +45,7 @@ def watched_counts(record: "WatchRecord", source: object) -> "PredictionCounts":
     """What a service or a Watch counted for the answer about accuracy."""
     if record.counts is None:
         raise InputError(
-            f"expected counts for an estimate of accuracy in {source}, got none; give the service or Watch an "
+            f"expected counts for an estimate of accuracy in {source}, got none; give the service an "
             "estimator, and let it see a window"
         )
     return record.counts
