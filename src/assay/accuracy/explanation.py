@@ -15,7 +15,7 @@ RARE = 0.975
 """A set is like nothing taught if its unexplained share is above this quantile of lessons left out."""
 ATTACKED = 0.15
 OFTEN = 0.95
-"""A set is like attacks if these explain more than 15 % of it and more than this quantile of what they explain
+"""A set is like attacks if they explain more than 15 % of it and more than this quantile of what they explain
 of lessons left out: where attacks look like rows of every day, no set can be told from an attacked one."""
 
 
