@@ -219,7 +219,7 @@ def run(names: Sequence[str], count: int) -> None:
 
 
 def cost(name: str, count: int) -> None:
-    """CPU time of teaching beside that of its forward passes, and of counting a row beside the network."""
+    """CPU time of teaching beside its forward passes, and of counting a row beside the network."""
     one = subject(name, count)
     passes = 1 + 5 * len(templates_for(one.reference[0], one.network))
     forward = min(_seconds(lambda: one.network.observe(one.reference)) for _ in range(5))
@@ -233,8 +233,8 @@ def cost(name: str, count: int) -> None:
     print(
         f"{name}, {len(one.reference[1])} reference rows: teaching {teaching:.0f} s, {passes} forward passes "
         f"{passes * forward:.0f} s: {teaching / passes / forward:.2f}; an operational row takes "
-        f"{1e6 * counting:.1f} us for the answer, {1e6 * everything:.1f} us with all methods, and the network "
-        f"{1e6 * forward / count:.0f} us"
+        f"{1e6 * counting:.1f} us for the answer, {1e6 * everything:.1f} us with all methods, and "
+        f"{1e6 * forward / count:.0f} us for the network"
     )
 
 

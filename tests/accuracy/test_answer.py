@@ -209,6 +209,32 @@ def test_lessons_and_other_things_do_not_mix(taught):
         AccuracyEstimator().fit(taught[0].trace, [taught[1], taught[0].trace])
 
 
+def test_classes_that_never_occur_do_not_mislead(network):
+    class Wide(torch.nn.Module):
+        """The network with sixty more classes, which no row is of."""
+
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+            self.head = torch.nn.Linear(CLASSES, CLASSES + 60)
+            torch.nn.init.zeros_(self.head.weight)
+            self.head.weight.data[:CLASSES] = torch.eye(CLASSES)
+            self.head.bias.data = torch.cat([torch.zeros(CLASSES), torch.full((60,), -6.0)])
+
+        def forward(self, inputs):
+            return self.head(self.module(inputs))
+
+    wide = assay.Network(Wide(network.module))
+    reference, (inputs, labels) = rows(400, 21), rows(600, 22)
+    estimator = AccuracyEstimator().fit(reference, network=wide)
+    result, truth = asked(estimator, wide, inputs, labels)
+    assert result.verdict == "holds"
+    assert result.lower <= truth <= result.upper
+    noisy = TABULAR["gaussian_noise"](inputs, 4, seed=3)
+    result, truth = asked(estimator, wide, noisy, labels)
+    assert result.verdict == "cannot tell" or abs(result.value - truth) < 0.1
+
+
 def test_row_signals_are_what_their_names_say():
     logits = torch.tensor([[2.0, 0.5, -1.0], [0.0, 0.0, 3.0]], dtype=torch.float64)
     p = np.exp(logits.numpy()) / np.exp(logits.numpy()).sum(axis=1, keepdims=True)
