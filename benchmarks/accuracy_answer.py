@@ -3,6 +3,7 @@
     python benchmarks/accuracy_answer.py                         # every network; hours on two cores, resumes
     python benchmarks/accuracy_answer.py cnn-mnist --rows 1000   # one network
     python benchmarks/accuracy_answer.py --table                 # the tables of what has been measured
+    python benchmarks/accuracy_answer.py resnet20-cifar10 --cost # teaching against forward passes
 
 For each network of subjects.py: reference rows under every fault teach (assay.faults.lessons), operational
 rows under every fault are asked about. "fault left out": the estimator saw no lesson of the fault asked
@@ -14,7 +15,7 @@ are results on the others.
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -217,17 +218,48 @@ def run(names: Sequence[str], count: int) -> None:
         print(f"{name}: {len(frame)} questions in {time.perf_counter() - start:.0f} s", flush=True)
 
 
+def cost(name: str, count: int) -> None:
+    """CPU time of teaching beside its forward passes, and of counting a row beside the network."""
+    one = subject(name, count)
+    passes = 1 + 5 * len(templates_for(one.reference[0], one.network))
+    forward = min(_seconds(lambda: one.network.observe(one.reference)) for _ in range(5))
+    estimator = AccuracyEstimator()
+    teaching = _seconds(lambda: estimator.fit(one.reference, network=one.network))
+    trace = one.network.observe(one.live, keep_inputs=True)
+    answer = estimator.answer_
+    assert answer is not None
+    counting = min(_seconds(lambda: answer.count(trace)) for _ in range(20)) / len(trace)
+    everything = min(_seconds(lambda: estimator.count(trace)) for _ in range(20)) / len(trace)
+    print(
+        f"{name}, {len(one.reference[1])} reference rows: teaching {teaching:.0f} s, {passes} forward passes "
+        f"{passes * forward:.0f} s: {teaching / passes / forward:.2f}; an operational row takes "
+        f"{1e6 * counting:.1f} us for the answer, {1e6 * everything:.1f} us with all methods, and "
+        f"{1e6 * forward / count:.0f} us for the network"
+    )
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", default=[*MEASUREMENT, *DEVELOPMENT], help="subjects")
     parser.add_argument("--rows", type=int, default=1000, help="reference rows, and as many operational ones")
+    parser.add_argument("--cost", action="store_true", help="only measure what teaching and counting cost")
     parser.add_argument("--table", action="store_true", help="only print what has been measured")
     options = parser.parse_args()
     for name in options.names:
         if name not in SUBJECTS:
             parser.error(f"expected one of {list(SUBJECTS)}, got {name!r}")
+    if options.cost:
+        for name in options.names:
+            cost(name, options.rows)
+        return
     if not options.table:
         run(options.names, options.rows)
     paths = {name: OUTPUT / f"{name}-{options.rows}.parquet" for name in options.names}

@@ -22,6 +22,7 @@ RUNS = {
     "abstraction_digits": ["--digits 9"],
     "abstraction_monitors": ["--rows 430 --repeats 1"],
     "annotation": ["--annotators 2 --labels 40 --kills 1 --pause 0"],
+    "accuracy_answer": ["mlp-sensorless --rows 120"],
     "accuracy_methods": ["--rows 1000 --classes 10"],
     "faults": [""],
     "few_labels": ["--draws 2"],

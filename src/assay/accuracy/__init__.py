@@ -1,4 +1,4 @@
-"""Accuracy without labels, or with a few: every method's estimate, one per file, and what a device counts.
+"""Accuracy without labels, or with a few: one answer, every method's estimate, and what a device counts.
 
 This package is also the indicator of the same name, so that `result.estimate(assay.accuracy)` and
 `assay.accuracy(labels, predictions)` work: it has the indicator's `name` and `parts`, and can be called.
@@ -11,6 +11,7 @@ from typing import Any
 from assay.accuracy.counts import PredictionCounts
 from assay.accuracy.estimator import AccuracyEstimator, estimate_accuracy
 from assay.accuracy.few_labels import FewLabels
+from assay.accuracy.headline import Headline
 from assay.accuracy.label_draw import RowsToLabel, rows_to_label
 from assay.accuracy.network_versions import companions
 from assay.accuracy.prediction_powered import LabelledAccuracy, accuracy_from_labels
@@ -22,6 +23,7 @@ __all__ = [
     "AccuracyEstimates",
     "AccuracyEstimator",
     "FewLabels",
+    "Headline",
     "LabelledAccuracy",
     "PredictionCounts",
     "RowsToLabel",

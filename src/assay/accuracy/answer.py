@@ -44,8 +44,6 @@ NOT_TEACHING = ("anomaly", ATTACK)
 and shift worse, attacks all answers. Intervals are as wide as needed for sensor failures, too."""
 APART = 0.15
 """Views farther apart than this cannot both be right."""
-ATTACKED = 0.15
-"""Share of a set that attacks explain best, above which it counts as attacked."""
 ALIKE = 0.1
 """How near the trees must be to what class frequencies say."""
 FITS = 0.05
@@ -147,15 +145,15 @@ class TaughtAnswer:
         if not self.taught_:
             return ""
         explanation = self.explanation_.of(sums.doubts)
-        if explanation.attacked > ATTACKED:
+        if explanation.attacked > self.explanation_.attacked_limit:
             return (
                 f"{explanation.attacked:.0%} of the rows look like attacks, under which a network is sure "
                 "and wrong; label some rows"
             )
-        if explanation.unexplained > self.explanation_.limit:
+        if explanation.unexplained > self.explanation_.unexplained_limit:
             return (
                 f"the set is like nothing that was taught ({explanation.unexplained:.0%} of it unexplained, "
-                f"at most {self.explanation_.limit:.0%} of a fault); label some rows"
+                f"at most {self.explanation_.unexplained_limit:.0%} of a fault); label some rows"
             )
         return ""
 

@@ -13,6 +13,10 @@ WEIGHT = 2.0
 """Rows of all lessons together that are added to each, so that no cell is impossible."""
 RARE = 0.975
 """A set is like nothing taught if its unexplained share is above this quantile of lessons left out."""
+ATTACKED = 0.15
+OFTEN = 0.95
+"""A set is like attacks if they explain more than 15 % of it and more than this quantile of what they explain
+of lessons left out: where attacks look like rows of every day, no set can be told from an attacked one."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +36,25 @@ class ExplanationModel:
     lessons: Doubles
     """(lessons, cells): rows per cell."""
     attacks: Doubles
-    limit: float
+    unexplained_limit: float = 1.0
+    """What lessons leave unexplained of a fault that was left out, but for the worst 2.5 %."""
+    attacked_limit: float = ATTACKED
+    """The share above which a set counts as attacked."""
 
     @classmethod
     def fitted(cls, lessons: Doubles, faults: Sequence[str], attacks: Doubles) -> "ExplanationModel":
-        """The limit is what lessons leave unexplained of a fault that was left out."""
-        unexplained = []
+        """Both limits are those that faults keep when they are left out."""
+        found: list[Explanation] = []
         for fault in dict.fromkeys(faults):
             others = np.array([name != fault for name in faults])
             if others.any():
-                model = cls(lessons[others], attacks, 1.0)
-                unexplained += [model.of(counts).unexplained for counts in lessons[~others]]
-        return cls(lessons, attacks, float(np.quantile(unexplained, RARE)) if unexplained else 1.0)
+                model = cls(lessons[others], attacks)
+                found += [model.of(counts) for counts in lessons[~others]]
+        if not found:
+            return cls(lessons, attacks)
+        unexplained = float(np.quantile([one.unexplained for one in found], RARE))
+        attacked = float(np.quantile([one.attacked for one in found], OFTEN))
+        return cls(lessons, attacks, unexplained, max(ATTACKED, attacked))
 
     def of(self, counts: Doubles) -> Explanation:
         everywhere = self.lessons.sum(axis=0) / self.lessons.sum()

@@ -22,6 +22,9 @@ CONFIDENCE_CUTS = (0.15, 0.4)
 DISTANCE_CUTS = (0.6, 0.9)
 """Quantiles of the reference that bound the cells within a predicted class."""
 
+POSITIONS = 256
+"""Positions of an input that are looked at, drawn once: enough to see what is frozen or saturated."""
+
 Whole = npt.NDArray[np.int64]
 
 
@@ -77,7 +80,7 @@ class SetCounter:
         if FEATURES[0] in counter.signals_.names:
             distances = counter.signals_.of(reference[second])[:, counter._place(FEATURES[0])]
             counter.distance_edges_ = np.quantile(distances, DISTANCE_CUTS)
-        inputs = _flat_inputs(reference.inputs)
+        inputs = _some_inputs(reference.inputs)
         if inputs is not None:
             counter.range_ = float(inputs.min()), float(inputs.max())
         return counter
@@ -104,7 +107,7 @@ class SetCounter:
             self._doubt_cells(scores),
             self._cells(predictions, confidence, scores),
             _repeated(trace.logits),
-            _flat_inputs(trace.inputs),
+            _some_inputs(trace.inputs),
         )
 
     def sums(self, rows: CountedRows, places: Whole | slice = slice(None)) -> SetSums:
@@ -182,7 +185,13 @@ def _repeated(logits: Tensor) -> Doubles:
     return repeated
 
 
-def _flat_inputs(inputs: Any) -> Doubles | None:
+def _some_inputs(inputs: Any) -> Doubles | None:
+    """Values at the same few positions of every input; None for inputs that are no tensor."""
     if not isinstance(inputs, Tensor) or not len(inputs):
         return None
-    return np.asarray(inputs.flatten(1).numpy())
+    flat = inputs.flatten(1)
+    width = flat.shape[1]
+    if width > POSITIONS:
+        chosen = torch.randperm(width, generator=torch.Generator().manual_seed(0))[:POSITIONS]
+        flat = flat[:, chosen.sort().values]
+    return np.asarray(flat.numpy())

@@ -33,11 +33,11 @@ class SetSums:
     repeats: int
     """Rows that equal the row before, to the last bit of their logits."""
     values: int
-    """Input values, zero where inputs are not known."""
+    """Input values that were looked at, zero where inputs are not known."""
     extremes: int
     """Input values at the smallest or largest value of the reference, or beyond."""
     lowest: Doubles
-    """Smallest value of every input position; empty where inputs are not known."""
+    """Smallest value at each of up to 256 positions of the inputs; empty where inputs are not known."""
     highest: Doubles
 
     BOUNDS: ClassVar[tuple[str, ...]] = ("lowest", "highest")

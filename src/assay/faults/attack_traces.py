@@ -15,7 +15,7 @@ LENGTHS = tuple(2.0**power / 255 for power in range(7))
 """Of FGSM, in l-inf: 1/255 to 64/255 for images; for tables times ROW_SCALE, in standard deviations."""
 STEPS = 5
 NEAR = (0.5, 1.0, 2.0)
-"""Lengths of PGD, in lengths at which FGSM halves the accuracy, since networks differ in what they endure."""
+"""Lengths of PGD, in lengths of FGSM that halve what its shortest step left, since networks differ."""
 
 Observe = Callable[[str, Callable[[], Inputs]], Trace]
 """From the name of an attack and a function that makes the attacked inputs to the Trace of these."""
