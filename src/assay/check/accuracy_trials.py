@@ -1,18 +1,23 @@
 """AccuracyTrials: the answer about accuracy, tried on scenarios whose labels are known."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
+import torch
 from torch import Tensor
 
 from assay.accuracy import AccuracyEstimator
 from assay.accuracy.headline import Verdict
 from assay.benchmark import Scenario
+from assay.check.left_out import Reasons
+from assay.errors import GradientError, InputError
 from assay.network import Network
 from assay.storage import storable
 from assay.table import tabled
+from assay.trace import concatenated
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,6 +78,25 @@ class AccuracyTrials:
         from assay.check.figures import trials_figure
 
         return trials_figure(self.table)
+
+
+def taught_and_tried(
+    network: Network,
+    parts: Sequence[tuple[Any, Tensor]],
+    scenarios: Iterable[Scenario],
+    seed: int,
+    left_out: Reasons,
+) -> tuple[AccuracyEstimator | None, AccuracyTrials | None]:
+    """An estimator taught by faults of these inputs and labels, and how it did; or why not, in `left_out`."""
+    inputs = [part for part, _ in parts]
+    together = list(chain(*inputs)) if isinstance(inputs[0], list) else concatenated(inputs)
+    labels = torch.cat([part for _, part in parts])
+    try:
+        estimator = AccuracyEstimator(seed=seed).fit((together, labels), network=network)
+    except (InputError, GradientError) as error:
+        left_out["accuracy without labels"] = str(error).rstrip(".")
+        return None, None
+    return estimator, AccuracyTrials.of(estimator, network, scenarios)
 
 
 def _trial(estimator: AccuracyEstimator, network: Network, scenario: Scenario) -> list[object]:

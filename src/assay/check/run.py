@@ -10,10 +10,9 @@ from scipy.stats import betabinom
 from torch import Tensor
 
 from assay import monitors
-from assay.accuracy import AccuracyEstimator
 from assay.benchmark import BenchmarkResult, build_scenarios, run_benchmark
 from assay.benchmark.scenario import tensor_or_texts
-from assay.check.accuracy_trials import AccuracyTrials
+from assay.check.accuracy_trials import taught_and_tried
 from assay.check.gate import UNKNOWN, Gate, decided
 from assay.check.left_out import (
     NO_LAYERS,
@@ -34,7 +33,7 @@ from assay.mira.settings import MiraSettings
 from assay.monitors.monitor import Monitor
 from assay.network import Network, length, rows
 from assay.statistics import wilson_interval
-from assay.trace import Trace, concatenated
+from assay.trace import Trace
 from assay.volatility import VolatilityWatch
 
 FEWEST = 200
@@ -74,10 +73,8 @@ def check_network(
     first two. `least_accuracy` is by default that of always naming the most frequent class. A gate is decided
     only if its interval (95 %) lies on one side of what is wanted; `least_mcc` applies to the mean over
     scenarios of the monitor that is best on them. The gate on false alarms fails if they are more than chance
-    gives in 99 of 100 cases, in which the threshold is random too.
-
-    With `teach`, an `AccuracyEstimator` learns from faults of all inputs that are not for testing, at most
-    2,000 of them, and is tried on the scenarios; this costs a forward pass over them per fault and severity.
+    gives in 99 of 100 cases, in which the threshold is random too. With `teach`, an `AccuracyEstimator`
+    learns from faults of up to 2,000 inputs that are not for testing, and is tried on the scenarios.
 
     What a network cannot take part in (a black box has no gradients, a function no layers) is left out, and
     `left_out` says why; a gate that you set yourself is then undecided. `least_mira` is 0 by default.
@@ -98,21 +95,18 @@ def check_network(
     benchmark = run_benchmark(guards, scenarios, seed=seed)
     impossible = obstacle if network.layers else NO_LAYERS
     monitorability, reason = _monitorability(network, learned, tested, fitted, settings, impossible)
-    if impossible and least_mira is None:
-        left_out[MIRA] = impossible
+    left_out |= {MIRA: impossible} if impossible and least_mira is None else {}
     guard = guards[benchmark.best]
-    gates: tuple[Gate, ...] = (
+    gates = [
         _accuracy_gate(unseen, least_accuracy),
         _mira_gate(monitorability, reason, least_mira or 0.0),
         _detection_gate(benchmark, least_mcc),
         _false_alarm_gate(guard, unseen, own_split=test is None),
-    )
-    watch = VolatilityWatch(min(LARGEST_WINDOW, len(calibrating) // 2)).calibrate(calibrating, seed=seed)
+    ]
     shuffle = _shuffle(network, tested[0], seed, left_out)
-    estimator = _taught(network, learned, held, seed, left_out) if teach else None
-    trials = None if estimator is None else AccuracyTrials.of(estimator, network, scenarios)
-    gates = tuple(gate for gate in gates if gate.name not in left_out)
-    return Check(gates, monitorability, shuffle, benchmark, guard, watch, left_out, estimator, trials)
+    taught = taught_and_tried(network, (learned, held), scenarios, seed, left_out) if teach else ()
+    parts = monitorability, shuffle, benchmark, guard, _watch(calibrating, seed), left_out, *taught
+    return Check(tuple(gate for gate in gates if gate.name not in left_out), *parts)
 
 
 def _check_wanted(rate: float, accuracy: float | None, mira: float | None, mcc: float) -> None:
@@ -211,25 +205,15 @@ def _estimator(fitted: Trace) -> str:
     return "empirical" if count > 2 * width else "ledoit_wolf"
 
 
+def _watch(clean: Trace, seed: int) -> VolatilityWatch:
+    return VolatilityWatch(min(LARGEST_WINDOW, len(clean) // 2)).calibrate(clean, seed=seed)
+
+
 def _shuffle(network: Network, inputs: Any, seed: int, left_out: Reasons) -> ShuffleScore | None:
     try:
         return shuffle_score(network, inputs, seed=seed)
     except InputError as error:
         left_out["shuffle score"] = str(error).rstrip(".")
-        return None
-
-
-def _taught(
-    network: Network, learned: Pair, held: Pair, seed: int, left_out: Reasons
-) -> AccuracyEstimator | None:
-    """An estimator of accuracy in operation, taught by faults of everything that is not for testing."""
-    inputs = (learned[0], held[0])
-    both = [*inputs[0], *inputs[1]] if isinstance(inputs[0], list) else concatenated(inputs)
-    labels = torch.cat([learned[1], held[1]])
-    try:
-        return AccuracyEstimator(seed=seed).fit((both, labels), network=network)
-    except (InputError, GradientError) as error:
-        left_out["accuracy without labels"] = str(error).rstrip(".")
         return None
 
 

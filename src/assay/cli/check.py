@@ -48,9 +48,7 @@ def check(
         typer.Option(help="A folder for the report, the guard, the watch, the estimator and the check."),
         Written(folder=True),
     ] = Path("assay-check"),
-    teach: Annotated[
-        bool, typer.Option(help="Teach an estimator of accuracy in operation, and try it.")
-    ] = True,
+    teach: Annotated[bool, typer.Option(help="Teach an estimator of accuracy, and try it.")] = True,
     junit: Annotated[Path | None, typer.Option(help="Where JUnit XML goes."), Written()] = None,
     seed: Seed = 0,
     as_json: ForMachines = False,
