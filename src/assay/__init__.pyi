@@ -16,7 +16,9 @@ from . import reshaping as reshaping
 from . import statistics as statistics
 from . import volatility as volatility
 from .accuracy import AccuracyEstimator as AccuracyEstimator
+from .accuracy import RowsToLabel as RowsToLabel
 from .accuracy import estimate_accuracy as estimate_accuracy
+from .accuracy import rows_to_label as rows_to_label
 from .benchmark import BenchmarkResult as BenchmarkResult
 from .benchmark import Scenario as Scenario
 from .benchmark import build_scenarios as build_scenarios

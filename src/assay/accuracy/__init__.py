@@ -1,4 +1,4 @@
-"""Accuracy without labels: every method's estimate, one method per file, and the counts a device sends.
+"""Accuracy without labels, or with a few: one answer, every method's estimate, and what a device counts.
 
 This package is also the indicator of the same name, so that `result.estimate(assay.accuracy)` and
 `assay.accuracy(labels, predictions)` work: it has the indicator's `name` and `parts`, and can be called.
@@ -10,6 +10,11 @@ from typing import Any
 
 from assay.accuracy.counts import PredictionCounts
 from assay.accuracy.estimator import AccuracyEstimator, estimate_accuracy
+from assay.accuracy.few_labels import FewLabels
+from assay.accuracy.headline import Headline
+from assay.accuracy.label_draw import RowsToLabel, rows_to_label
+from assay.accuracy.network_versions import companions
+from assay.accuracy.prediction_powered import LabelledAccuracy, accuracy_from_labels
 from assay.accuracy.result import AccuracyEstimate, AccuracyEstimates
 from assay.reshaping.indicator import accuracy as _indicator
 
@@ -17,10 +22,17 @@ __all__ = [
     "AccuracyEstimate",
     "AccuracyEstimates",
     "AccuracyEstimator",
+    "FewLabels",
+    "Headline",
+    "LabelledAccuracy",
     "PredictionCounts",
+    "RowsToLabel",
+    "accuracy_from_labels",
+    "companions",
     "estimate_accuracy",
     "name",
     "parts",
+    "rows_to_label",
 ]
 
 name = _indicator.name

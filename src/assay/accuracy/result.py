@@ -1,11 +1,14 @@
 """The table of estimates."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
 import pandas as pd
 
+from assay.accuracy.headline import Headline, Verdict
+from assay.accuracy.place import SetPlace
+from assay.accuracy.prediction_powered import LabelledAccuracy
 from assay.errors import InputError
 from assay.storage import storable
 from assay.table import tabled
@@ -25,12 +28,25 @@ class AccuracyEstimate:
     upper: float
     assumption: str
     counted: str
+    note: str = ""
+    """Why not to use it, in a few words; empty where nothing is known against it. A method that was left out
+    has a note, and NaN for its value."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is an estimate and nothing is known against it."""
+        return not self.note and math.isfinite(self.value)
 
 
 @storable("accuracy.AccuracyEstimates")
 @dataclass(frozen=True, eq=False)
 class AccuracyEstimates:
-    """Every method's estimate over the same operational rows."""
+    """The answer about operational rows, and every method's estimate below it.
+
+    `headline` is the answer; its `value`, `lower`, `upper`, `verdict` and `reason` are also here. The methods
+    are right under their own assumptions; how they disagree is worth a look, which of them is right nobody
+    knows.
+    """
 
     title: ClassVar[str] = "Accuracy without labels"
 
@@ -38,6 +54,24 @@ class AccuracyEstimates:
     reference_accuracy: float
     rows: int
     level: float
+    headline: Headline
+    place: SetPlace | None = None
+    """Where the set lies among the lessons; None where nothing was taught."""
+    labelled: LabelledAccuracy | None = None
+    """What the labels of a few rows say, where there are any: then the headline says the same."""
+
+    value = property(lambda self: self.headline.value)
+    lower = property(lambda self: self.headline.lower)
+    upper = property(lambda self: self.headline.upper)
+    verdict = property(lambda self: self.headline.verdict)
+    reason = property(lambda self: self.headline.reason)
+
+    def with_labels(self, labelled: LabelledAccuracy) -> "AccuracyEstimates":
+        """The same with the answer that a few labels give."""
+        reason = f"{labelled.labelled} labelled rows, whatever has changed"
+        found = labelled.value, labelled.lower, labelled.upper
+        headline = Headline.of(*found, self.reference_accuracy, reason)
+        return replace(self, headline=headline, labelled=labelled)
 
     def __getitem__(self, method: str) -> AccuracyEstimate:
         for estimate in self.estimates:
@@ -49,27 +83,37 @@ class AccuracyEstimates:
 
     @tabled
     def to_frame(self) -> pd.DataFrame:
-        """A row per method: value, lower, upper, the assumption, and what is summed over operational rows."""
-        names = ["method", "value", "lower", "upper", "assumption", "counted"]
+        """A row per method: value, lower, upper, why not to use it, its assumption, and what it sums."""
+        names = ["method", "value", "lower", "upper", "note", "assumption", "counted"]
         return pd.DataFrame([{name: getattr(one, name) for name in names} for one in self.estimates])
 
     def summary(self) -> str:
-        values = np.array([one.value for one in self.estimates if one.method != "reference accuracy"])
-        lowest, middle, highest = np.nanquantile(values, [0.0, 0.5, 1.0])
-        verdict = (
-            "They agree, which is no proof: each is right only under its own assumption, and none can see "
-            "a change in the labels that leaves the inputs as they were."
-            if highest - lowest <= 0.05
-            else "They disagree, so at least some of their assumptions fail here; label a few hundred "
-            "operational rows before you trust any of them."
-        )
+        return f"{self.answer()} {self._methods()}"
+
+    def answer(self) -> str:
+        """The headline in words."""
+        one, reference = self.headline, f"on the reference it was {self.reference_accuracy:.1%}"
+        if one.verdict == Verdict.CANNOT_TELL:
+            return f"Cannot tell the accuracy of these {self.rows} rows: {one.reason} ({reference})."
+        has = "has fallen" if one.verdict == Verdict.FALLEN else "is not shown to have fallen"
         return (
-            f"On {self.rows} operational predictions without labels, {len(values)} methods put the accuracy "
-            f"between {lowest:.1%} and {highest:.1%} (median {middle:.1%}); on the reference it was "
-            f"{self.reference_accuracy:.1%}. {verdict}"
+            f"Accuracy {has}: {one.value:.1%} of these {self.rows} predictions are right ({self.level:.0%} "
+            f"interval {one.lower:.1%} to {one.upper:.1%}; {one.reason}); {reference}."
         )
+
+    def _methods(self) -> str:
+        values = [one.value for one in self.estimates if one.usable and one.method != "reference accuracy"]
+        if not values:
+            return "No single method has an estimate."
+        return f"{len(values)} single methods put it between {min(values):.1%} and {max(values):.1%}."
 
     def plot(self) -> "Figure":
         from assay.accuracy.figures import estimates_figure
 
-        return estimates_figure(self.to_frame(), self.reference_accuracy, self.level)
+        return estimates_figure(self)
+
+    def figures(self) -> list["Figure"]:
+        """What `plot` shows, as figures of their own."""
+        from assay.accuracy.figures import separate_figures
+
+        return separate_figures(self)

@@ -10,6 +10,7 @@ from assay.faults.anomaly import ANOMALY
 from assay.faults.attacks import ADVERSARIAL, Attack
 from assay.faults.byte_rows import BYTES, byte_faults
 from assay.faults.kinds import kind_of, templates_for
+from assay.faults.lessons import Lesson, lessons
 from assay.faults.noise import NOISE
 from assay.faults.novelty import leave_out, matched
 from assay.faults.shift import SHIFT
@@ -29,6 +30,7 @@ __all__ = [
     "TEXT",
     "TOKENS",
     "Attack",
+    "Lesson",
     "Template",
     "attacked",
     "byte_faults",
@@ -36,6 +38,7 @@ __all__ = [
     "fgsm_direction",
     "kind_of",
     "leave_out",
+    "lessons",
     "matched",
     "pgd",
     "random_sign",

@@ -75,19 +75,7 @@ class Attack:
 
     def _moved_rows(self, table: Tensor, severity: int, seed: int, network: Network, labels: Any) -> Tensor:
         """Attacked as if every feature had standard deviation 1: a layer in front undoes the scaling."""
-        if len(table) < 2:
-            raise InputError(f"expected at least two rows to know each feature's spread, got {len(table)}")
-        spread = table.double().std(dim=0).to(table)
-        spread = torch.where(spread > 0, spread, torch.ones_like(spread))
-        scaled = Network(
-            _Rescaled(spread, network.module),
-            layers=(),
-            batch_size=network.batch_size,
-            output=network.output,
-            rows=network.rows,
-            ignore_index=network.ignore_index,
-        )
-        scaled.reader = network.reader
+        scaled, spread = standardised(network, table)
         epsilon = ROW_SCALE * self.epsilon(severity, table.shape[1])
         return self._moved(table / spread, epsilon, seed, scaled, labels, None, None) * spread
 
@@ -109,6 +97,24 @@ class Attack:
             moved = random_sign(inputs, epsilon, self.norm, low=low, high=high, seed=seed)
         assert isinstance(moved, Tensor)
         return moved
+
+
+def standardised(network: Network, table: Tensor) -> tuple[Network, Tensor]:
+    """The network as a function of rows that were divided by each feature's spread; and the spreads."""
+    if len(table) < 2:
+        raise InputError(f"expected at least two rows to know each feature's spread, got {len(table)}")
+    spread = table.double().std(dim=0).to(table)
+    spread = torch.where(spread > 0, spread, torch.ones_like(spread))
+    scaled = Network(
+        _Rescaled(spread, network.module),
+        layers=(),
+        batch_size=network.batch_size,
+        output=network.output,
+        rows=network.rows,
+        ignore_index=network.ignore_index,
+    )
+    scaled.reader = network.reader
+    return scaled, spread
 
 
 class _Rescaled(nn.Module):

@@ -72,7 +72,7 @@ class TemperatureScaled(Monitor):
             fitting_classes(trace)  # refuses labels of other classes
             sample.add(trace)
         kept = sample.trace()
-        self.temperature_ = _best_temperature(kept.logits.double(), kept.known_labels)
+        self.temperature_ = best_temperature(kept.logits.double(), kept.known_labels)
         self.monitor.fit(self._scaled(kept))
         self.remedy_ = self.monitor.remedy_
 
@@ -83,7 +83,9 @@ class TemperatureScaled(Monitor):
         return replace(trace, logits=trace.logits / self.temperature_, outputs=LOGITS)
 
 
-def _best_temperature(logits: Tensor, labels: Tensor) -> float:
+def best_temperature(logits: Tensor, labels: Tensor) -> float:
+    """The temperature that minimises the negative log-likelihood of the labels; in [0.01, 100]."""
+
     def negative_log_likelihood(log_temperature: float) -> float:
         return float(torch.nn.functional.cross_entropy(logits / math.exp(log_temperature), labels))
 

@@ -148,6 +148,11 @@ class evaluating(AbstractContextManager[None]):
                     part.training = True
 
 
+def has_dropout(module: nn.Module) -> bool:
+    """Whether some layer of the module drops units in training."""
+    return any(layer.p > 0 for layer in _dropout_layers(module))
+
+
 @contextmanager
 def thinned(module: nn.Module, seed: int) -> Iterator[None]:
     """Every dropout layer drops units at its own rate, the same ones for every row of the batch.
@@ -167,11 +172,10 @@ def thinned(module: nn.Module, seed: int) -> Iterator[None]:
         keep = torch.rand(output.shape[1:], generator=generator) >= rate
         return output * keep.to(output) / (1 - rate)
 
-    layers = [part for part in module.modules() if isinstance(part, nn.modules.dropout._DropoutNd)]
-    if not any(layer.p > 0 for layer in layers):
+    if not has_dropout(module):
         raise InputError("expected a module with dropout layers, got none; use another monitor")
     with ExitStack() as stack:
-        for layer in layers:
+        for layer in _dropout_layers(module):
             if layer.p < 1:
                 stack.callback(layer.register_forward_hook(drop).remove)
         yield
@@ -194,3 +198,7 @@ def first_tensor(output: Any, where: str) -> Tensor:
     raise InputError(
         f"expected a tensor from {where}, got {type(output).__name__}; wrap the module so that it does"
     )
+
+
+def _dropout_layers(module: nn.Module) -> list[nn.modules.dropout._DropoutNd]:
+    return [part for part in module.modules() if isinstance(part, nn.modules.dropout._DropoutNd)]

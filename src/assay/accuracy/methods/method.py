@@ -22,11 +22,30 @@ class Method(ABC):
     assumption: ClassVar[str]
     counted: ClassVar[str]
     """The sums it takes over operational rows, in words."""
+    additive: ClassVar[bool] = True
+    """Whether sums of disjoint rows may be added; if not, the method needs all rows at once."""
+
+    note_: str = ""
+    """Why it does not work with this reference, in a few words; empty where it does."""
 
     @classmethod
     def applies(cls, reference: AccuracyReference) -> bool:
         """Whether this reference contains what the method needs."""
         return True
+
+    @property
+    def usable_(self) -> bool:
+        """Whether what it learned is worth using; the note says why not."""
+        return not self.note_
+
+    @property
+    def sums_name(self) -> str:
+        """What its sums go by: methods that need the same sums share a name, and they are taken once."""
+        return self.name
+
+    def obstacle(self, predictions: Predictions) -> str:
+        """Why the method has nothing to say about these rows, in a few words; empty where it has."""
+        return ""
 
     @abstractmethod
     def fit(self, reference: AccuracyReference) -> Self:
@@ -39,6 +58,10 @@ class Method(ABC):
     @abstractmethod
     def interval(self, sums: Doubles, rows: int, level: float) -> tuple[float, float, float]:
         """(value, lower, upper) of the accuracy on `rows` rows; NaN where the rows are too few."""
+
+    def doubt(self, sums: Doubles, rows: int) -> str:
+        """Why the estimate from these sums is not to be used, in a few words; empty where it is."""
+        return self.note_
 
     def state(self) -> dict[str, Any]:
         return dict(vars(self))
