@@ -14,7 +14,7 @@ STEPS = 60
 DRAWS = 100
 """Bootstrap draws, for the p-value and the interval."""
 PRIOR_ROWS = 5.0
-"""Weight of what all classes have in common, in rows. With few rows per class, a cell without a row of its own
+"""Weight of what all classes have in common, in rows. With few rows per class a cell without a row of its own
 class would else be put down to a class that is mistaken for it, and the accuracy would come out too low."""
 MOST_CLASSES = 100
 """With more, the question is not asked: time and memory grow with their square."""
