@@ -132,6 +132,15 @@ def test_a_taught_estimator_sees_that_answers_repeat(guard, taught):
     assert math.isnan(latest.value)
 
 
+def test_inputs_that_never_change_are_seen_where_traces_have_inputs(network, taught):
+    inputs = rows(WINDOW, 6)[0]
+    inputs[:, 3] = 0.3  # of no use to the network: its answers do not show it
+    for kept in (True, False):
+        windows = AccuracyWindows(taught, WINDOW)
+        windows.update(network.observe(inputs, keep_inputs=kept))
+        assert ("of the input values never change" in windows.history.latest.reason) == kept
+
+
 def test_a_guard_must_give_the_layer_and_be_of_the_same_network(network, guard, taught):
     assert taught.layers == ("penultimate",)
     blind = Guard(

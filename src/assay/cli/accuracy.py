@@ -180,9 +180,7 @@ def _answer(
     drawn, found = (None, None) if labels is None else few_labels_at(labels, len(rows.trace), classes)
     if asked.estimator is None and window is None:
         assert known is not None
-        settings: Any = {"folder": asked.folder, "level": asked.level, "seed": asked.seed}
-        if asked.network is not None:
-            settings["network"] = asked.network
+        settings: Any = {name: getattr(asked, name) for name in ("network", "folder", "level", "seed")}
         return assay.estimate_accuracy(known, rows.trace, labels=found, drawn=drawn, **settings), None
     fitted = _estimator(known, window, asked)
     if window is not None:
