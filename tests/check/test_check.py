@@ -1,6 +1,7 @@
 """A check says what its parts say, decides its gates by their intervals, and speaks to pipelines."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from xml.etree import ElementTree
 
@@ -52,6 +53,31 @@ def test_each_gate_is_what_its_part_measured(found, network):
         assert gate.words in found.summary()
 
 
+def test_the_estimator_is_tried_on_every_scenario_whose_labels_are_known(found, network):
+    trials = found.trials.to_frame().set_index("scenario")
+    assert set(trials.index) == set(found.benchmark.table["scenario"])
+    assert found.estimator.network_ == network.fingerprint
+    assert trials.loc["gaussian (1)", "accuracy"] > 0.9
+    told = trials[trials["verdict"] != "cannot tell"]
+    assert 0 < len(told) <= len(trials)
+    assert ((told["lower"] <= told["value"]) & (told["value"] <= told["upper"])).all()
+    held = ((told["lower"] <= told["accuracy"]) & (told["accuracy"] <= told["upper"])).sum()
+    assert f"held the truth in {held} of {len(told)}" in found.trials.summary()
+    assert found.trials in found.parts()
+    labels = found.trials.plot().axes[0].get_legend_handles_labels()[1]
+    assert ("cannot tell" in labels) == (len(told) < len(trials))
+
+
+def test_trials_about_which_nothing_can_be_told_say_so(found):
+    table = found.trials.table.assign(verdict="cannot tell")
+    assert '"cannot tell" on all' in replace(found.trials, table=table).summary()
+
+
+def test_without_teaching_there_is_no_estimator(found):
+    bare = replace(found, estimator=None, trials=None)
+    assert len(bare.parts()) == len(found.parts()) - 1
+
+
 def test_a_gate_beyond_reach_fails_the_check(found):
     from assay.check.run import _accuracy_gate, _detection_gate, _mira_gate
 
@@ -75,7 +101,7 @@ def test_a_check_with_four_scenarios_can_pass_fail_and_be_undecided(network):
     from assay.check.run import _detection_gate
 
     found = assay.check_network(
-        network, assay.data.digits()[1], faults=("gaussian", "contrast"), low=0.0, high=1.0
+        network, assay.data.digits()[1], faults=("gaussian", "contrast"), low=0.0, high=1.0, teach=False
     )
     detection = next(gate for gate in found.gates if gate.name.startswith("detection"))
     assert found.benchmark.table["scenario"].nunique() == 4
@@ -145,7 +171,8 @@ def test_what_needs_gradients_is_left_out_of_the_check_of_a_black_box(network, t
     box = assay.Network(Box(network.module))
     candidates = {"softmax": assay.monitors.MaxSoftmax(), "odin": assay.monitors.ODIN(box)}
     data = assay.data.digits()[1]
-    found = assay.check_network(box, data, faults=("gaussian", "fgsm", "random_sign"), candidates=candidates)
+    faults = ("gaussian", "fgsm", "random_sign")
+    found = assay.check_network(box, data, faults=faults, candidates=candidates, teach=False)
     assert set(found.left_out) == {"odin", "fgsm", "monitorability (MIRA)"}
     assert all("without gradients" in reason for reason in found.left_out.values())
     assert found.monitorability is None
@@ -167,7 +194,11 @@ def test_what_needs_gradients_is_left_out_of_the_check_of_a_black_box(network, t
 
 def test_a_gate_that_was_asked_for_is_undecided_where_it_cannot_be_measured(network):
     found = assay.check_network(
-        assay.Network(Box(network.module)), assay.data.digits()[1], faults=("gaussian",), least_mira=0.0
+        assay.Network(Box(network.module)),
+        assay.data.digits()[1],
+        faults=("gaussian",),
+        least_mira=0.0,
+        teach=False,
     )
     mira = next(gate for gate in found.gates if gate.name.startswith("monitorability"))
     assert mira.passed is None
@@ -188,7 +219,9 @@ def test_a_function_without_layers_is_checked_by_what_it_puts_out(network):
     assert {gate.verdict for gate in found.gates} == {"passed"}
     assert set(found.benchmark.guards) == {"MaxSoftmax", "Entropy", "GEN", "KLMatching"}
     with_layers = {"knn": assay.monitors.KNN(), "softmax": assay.monitors.MaxSoftmax()}
-    narrow = assay.check_network(forest, assay.data.digits()[1], faults=("gaussian",), candidates=with_layers)
+    narrow = assay.check_network(
+        forest, assay.data.digits()[1], faults=("gaussian",), candidates=with_layers, teach=False
+    )
     assert narrow.left_out["knn"] == "the network has no layers that can be watched"
     with pytest.raises(assay.AssayError, match=r"expected a monitor that Network\.from_function"):
         assay.check_network(forest, assay.data.digits()[1], candidates={"knn": assay.monitors.KNN()})
@@ -200,7 +233,9 @@ def test_an_onnx_file_is_checked_with_its_layer(network, tmp_path):
     path = tmp_path / "digits.onnx"
     graph = traced(network.module, [torch.zeros(2, 1, 8, 8)], ["images"], ["logits"])
     path.write_bytes(graph.SerializeToString())
-    found = assay.check_network(assay.Network.from_onnx(path), assay.data.digits()[1], severities=(5,))
+    found = assay.check_network(
+        assay.Network.from_onnx(path), assay.data.digits()[1], severities=(5,), teach=False
+    )
     assert set(found.left_out) == {"fgsm", "monitorability (MIRA)"}
     assert "KNN" in found.benchmark.guards
     assert found.passed is True
@@ -263,7 +298,9 @@ def test_rows_to_be_ignored_are_left_out_with_their_number(network):
     inputs, labels = assay.data.digits()[1]
     marked = labels.clone()
     marked[:30] = -100
-    found = assay.check_network(network, (inputs, marked[:, None].double()), faults=("gaussian",))
+    found = assay.check_network(
+        network, (inputs, marked[:, None].double()), faults=("gaussian",), teach=False
+    )
     assert found.left_out == {"30 rows of data": "their label is -100, which is ignored"}
     assert (
         found.benchmark.table["inputs"].tolist() == [84] * 10
@@ -356,8 +393,17 @@ def test_the_command_writes_report_guard_and_junit_and_its_status_is_the_verdict
     suite = ElementTree.parse("check.xml").getroot()
     assert int(suite.get("failures")) >= 1
     assert {path.name for path in (tmp_path / "assay-check").iterdir()} == {
-        *("check.safetensors", "guard.safetensors", "watch.safetensors", "report.html")
+        *(
+            "check.safetensors",
+            "guard.safetensors",
+            "watch.safetensors",
+            "report.html",
+            "estimator.safetensors",
+        )
     }
+    live = ["accuracy", "digits", "--network", "guessing:network", "--json"]
+    asked = CliRunner().invoke(app, [*live, "--estimator", "assay-check/estimator.safetensors"])
+    assert json.loads(asked.output)["rows"] == len(assay.data.digits()[1].labels)
     page = CliRunner().invoke(
         app, ["report", "assay-check/check.safetensors", "--network", "guessing:network"]
     )

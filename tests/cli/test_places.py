@@ -15,6 +15,9 @@ from assay.cli.places import Written, with_places
 
 NETWORK = "assay.demo.networks:small_cnn"
 WRITING = {
+    "accuracy": ["accuracy", "nowhere.csv", "--reference", "nowhere.csv", "--output"],
+    "accuracy --plot": ["accuracy", "nowhere.csv", "--reference", "nowhere.csv", "--plot"],
+    "accuracy --estimator": ["accuracy", "nowhere.csv", "--reference", "nowhere.csv", "--estimator"],
     "observe": ["observe", NETWORK, "--data", "nowhere.npz", "--output"],
     "demo": ["demo", "--output"],
     "benchmark": ["benchmark", NETWORK, "--train", "nowhere.npz", "--test", "digits", "--output"],

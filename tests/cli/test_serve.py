@@ -60,3 +60,21 @@ def test_the_histogram_may_be_of_another_layer(folder):
     assert watched.histogram.total == 7
     with pytest.raises(AssayError, match="'2'"):
         watch_of(_load_guard(folder / "guard", "linearless:factory"), folder / "clean", "2")
+
+
+def test_a_taught_estimator_brings_the_layer_that_it_reads(folder):
+    guard = _load_guard(folder / "guard", "linearless:factory")
+    images = torch.rand(120, 1, 8, 8, generator=torch.Generator().manual_seed(2))
+    labels = guard.network.observe(images).predictions
+    labels[::9] = (labels[::9] + 1) % 3
+    network = guard.network.watching(["2"])
+    taught = assay.AccuracyEstimator(window=60).fit((images, labels), network=network)
+    assay.save(taught, folder / "estimator")
+    watched = _build_watch(guard, None, None, "penultimate", 0.1, 60, 0.01, 1, folder / "estimator")
+    watched(images[:60])
+    assert watched.state_now().history.windows == 1
+    assert set(taught.layers) <= set(watched.guard.layers)
+    both = _build_watch(guard, folder / "clean", None, "penultimate", 0.1, 20, 0.01, 1, folder / "estimator")
+    assert both.estimator.fingerprint == taught.fingerprint
+    with pytest.raises(AssayError, match="AccuracyEstimator"):
+        _build_watch(guard, None, None, "penultimate", 0.1, 60, 0.01, 1, folder / "clean")

@@ -256,6 +256,31 @@ def test_labels_beside_probabilities_are_left_out(run, tmp_path, suffix):
     assert found["windows"][-1]["log_vc"] == pytest.approx(expected["windows"][-1]["log_vc"], rel=1e-9)
 
 
+def test_a_labelled_reference_gives_the_accuracy_of_the_last_window(run, tmp_path):
+    rows = clean(2000, 0)
+    right = pd.DataFrame(rows, columns=["cat", "dog", "eel"]).assign(label=rows.argmax(axis=1))
+    right.loc[::10, "label"] = (right["label"][::10] + 1) % 3
+    right.to_csv(tmp_path / "labelled.csv", index=False)
+    live = written(tmp_path / "live.csv", np.concatenate([clean(500, 8), np.full((3, 3), np.nan)]))
+    options = ("--window", 200, "--report", tmp_path / "report.html")
+    found = run(live, "--reference", "labelled.csv", *options)
+    assert "The last window: " in found.output
+    assert "on the reference it was 90.0%" in found.output
+    assert "Accuracy over time" in (tmp_path / "report.html").read_text()
+    facts = json.loads(run(live, "--reference", "labelled.csv", "--window", 200, "--json").output)
+    expected = assay.AccuracyEstimator(window=200).fit(
+        assay.data.read_probabilities(tmp_path / "labelled.csv")
+    )
+    alone = expected.estimate(expected.count(clean(500, 8)[200:400])).headline
+    assert facts["accuracy"]["verdict"] == alone.verdict
+    assert facts["accuracy"]["value"] == (None if np.isnan(alone.value) else pytest.approx(alone.value))
+    bare = json.loads(run(live, "--reference", "clean.csv", "--window", 200, "--json").output)
+    assert bare["accuracy"] is None
+    right.assign(label="horse").to_csv(tmp_path / "strange.csv", index=False)
+    strange = run(live, "--reference", "strange.csv", "--window", 200)
+    assert "accuracy is not estimated" in strange.output
+
+
 def test_columns_without_names_are_told_apart_by_options(run, tmp_path):
     rows = clean(400, 5)
     np.savetxt(tmp_path / "bare.csv", np.c_[rows, np.arange(400) % 3], delimiter=",")

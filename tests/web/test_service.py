@@ -134,9 +134,34 @@ def test_metrics_count_and_show_the_watch(client, guard, watch):
     assert found["assay_drift_alarm",] == 0
     methods = {name[1] for name in found if name[0] == "assay_estimated_accuracy_ratio"}
     assert methods == {estimate.method for estimate in state.estimates.estimates}
+    assert found["assay_accuracy_windows",] == state.history.windows == 2
+    assert found["assay_reference_accuracy_ratio",] == 1
+    assert math.isnan(found["assay_accuracy_ratio",])  # windows of 20 rows are too short for an answer
+    verdicts = {name[1]: value for name, value in found.items() if name[0] == "assay_accuracy_verdict"}
+    assert verdicts == {"holds": 0, "has fallen": 0, "cannot tell": 1}
     info = next(name for name in found if name[0] == "assay_build_info")
     assert {assay.__version__, guard.fingerprint, "MaxLogit"} <= set(info)
     assert not any("neuron" in part for name in found for part in name)
+
+
+def test_metrics_show_the_answer_with_its_interval_also_after_a_restart(guard, clean, tmp_path):
+    def watch():
+        estimator = assay.AccuracyEstimator(window=60).fit(clean)
+        return Watch(guard, estimator=estimator, window=60)
+
+    with TestClient(Service(watch(), state=tmp_path / "counts").app) as client:
+        before = metrics(client.get("/metrics").text)
+        client.post(INFER, json=body(images(70, 3)))
+        found = metrics(client.get("/metrics").text)
+    assert math.isnan(before["assay_accuracy_ratio",])
+    assert not any(value for name, value in before.items() if name[0] == "assay_accuracy_verdict")
+    lower, value, upper = (found[f"assay_accuracy{part}_ratio",] for part in ("_lower", "", "_upper"))
+    assert 0 <= lower <= value <= upper <= 1
+    assert found["assay_accuracy_verdict", "holds"] == 1
+    with TestClient(Service(watch(), state=tmp_path / "counts").app) as client:
+        again = metrics(client.get("/metrics").text)
+    assert again["assay_accuracy_ratio",] == value
+    assert again["assay_accuracy_windows",] == 1
 
 
 def test_the_dashboard_asks_for_metrics_that_there_are(client):

@@ -11,17 +11,19 @@ from assay.accuracy.few_labels import FewLabels
 from assay.accuracy.headline import Headline
 from assay.accuracy.methods import METHODS, Method
 from assay.accuracy.place import SetPlace
-from assay.accuracy.prediction_powered import LabelledAccuracy, accuracy_from_labels
+from assay.accuracy.prediction_powered import accuracy_from_labels
 from assay.accuracy.predictions import (
     AccuracyReference,
     LabelledPredictions,
     Predictions,
     expect_same_classes,
+    labelled_trace,
 )
 from assay.accuracy.result import AccuracyEstimate, AccuracyEstimates
 from assay.accuracy.teaching import Folder, Overheard, lesson_stream, without_features
 from assay.errors import InputError, NotFittedError
-from assay.faults.lessons import Lesson
+from assay.faults.lessons import Lesson, labelled_rows
+from assay.identity import digest
 from assay.network import Network
 from assay.statistics import check_level
 from assay.storage import fingerprint_of, storable
@@ -81,7 +83,7 @@ def estimate_accuracy(
     )
     at_once = [method().fit(known) for method in METHODS if not method.additive and method.applies(known)]
     result = estimator.estimate(estimator._counts_of(trace, predictions, at_once), level)
-    return result if few is None else result.with_labels(_from_labels(few, result, predictions, seed))
+    return result if few is None else with_few_labels(result, few, predictions, seed)
 
 
 def _observed(operational: Any, network: Network | None) -> Any:
@@ -100,11 +102,12 @@ def _few_labels(labels: Any, drawn: Any, total: int) -> FewLabels | None:
     return None if labels is None else FewLabels.of(labels, drawn, total)
 
 
-def _from_labels(
-    few: FewLabels, result: AccuracyEstimates, predictions: Predictions, seed: int
-) -> LabelledAccuracy:
+def with_few_labels(
+    result: AccuracyEstimates, few: FewLabels, predictions: Predictions, seed: int = 0
+) -> AccuracyEstimates:
+    """The same with the answer that labels of a few of its rows give, which starts from its headline."""
     value = result.headline.value
-    return accuracy_from_labels(
+    labelled = accuracy_from_labels(
         predictions.confidence,
         few.rows,
         few.correct(predictions),
@@ -113,6 +116,7 @@ def _from_labels(
         level=result.level,
         seed=seed,
     )
+    return result.with_labels(labelled)
 
 
 @storable("accuracy.AccuracyEstimator")
@@ -135,6 +139,10 @@ class AccuracyEstimator:
         self.methods_: list[Method] = []
         self.reference_accuracy_ = float("nan")
         self.classes_ = 0
+        self.network_: str | None = None
+        """Fingerprint of the network that was taught; None without one, or where it has no identity."""
+        self.reference_: str | None = None
+        """Hash of the reference."""
 
     def fit(
         self,
@@ -151,8 +159,27 @@ class AccuracyEstimator:
         `estimate_accuracy`, so that an estimator has no row in it but the 500 nearest neighbours are sought
         among, and these as projected features.
         """
-        self._learn(lesson_stream(reference, perturbed, network, folder, self.seed), other)
+        known = self._known_rows(reference, network)
+        self._learn(lesson_stream(known, perturbed, network, folder, self.seed), other)
+        self.network_, self.reference_ = _identity(network), _reference_hash(known)
         return self
+
+    def is_fitted_on(self, reference: Any, network: Network | None = None) -> bool:
+        """Whether this estimator learned from this reference, and from faults of this network or of none."""
+        known = self._known_rows(reference, network)
+        return self.reference_ == _reference_hash(known) and self.network_ == _identity(network)
+
+    def _known_rows(self, reference: Any, network: Network | None) -> Any:
+        """What is learned from: a labelled Trace or, with a network, (inputs, labels)."""
+        if network is None:
+            return labelled_trace(reference)
+        return labelled_rows(network, reference, seed=self.seed)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Layers whose features a Trace must have to be counted; none where nothing was taught."""
+        layer = None if self.answer_ is None else self.answer_.counter_.signals_.layer
+        return () if layer is None else (layer,)
 
     def _learn(self, stream: Iterator[Lesson], other: Any, rows: int = LONGEST_WINDOW) -> AccuracyReference:
         heard = Overheard()
@@ -251,6 +278,18 @@ class AccuracyEstimator:
         trace = trace or Trace.from_probabilities(predictions.probabilities)
         answer = None if self.answer_ is None else self.answer_.count(trace)
         return PredictionCounts(sums, len(predictions), self.fingerprint, left_out, answer)
+
+
+def _identity(network: Network | None) -> str | None:
+    try:
+        return None if network is None else network.fingerprint
+    except InputError:  # a function without a name
+        return None
+
+
+def _reference_hash(known: Any) -> str:
+    inputs, labels = (known.logits, known.labels) if isinstance(known, Trace) else known
+    return digest(inputs, labels)
 
 
 def _estimate(method: Method, counts: PredictionCounts, level: float) -> AccuracyEstimate:

@@ -1,5 +1,6 @@
 """Figures of estimates."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,18 @@ def estimates_figure(result: "AccuracyEstimates") -> "Figure":
     return figure
 
 
+def separate_figures(result: "AccuracyEstimates") -> list["Figure"]:
+    """The same as two figures, which narrow pages show one below the other."""
+    from matplotlib.figure import Figure
+
+    figures = [estimates_figure(replace(result, place=None))]
+    if result.place is not None:
+        figure = Figure(figsize=(6.5, 4.5), layout="constrained")
+        _draw_place(figure, figure.subplots(), result.place)
+        figures.append(figure)
+    return figures
+
+
 def _draw_estimates(axis: "Axes", result: "AccuracyEstimates") -> None:
     names = ["THE ANSWER", *(one.method for one in result.estimates)]
     ranges: list[Any] = [result.headline, *result.estimates]
@@ -44,6 +57,7 @@ def _draw_estimates(axis: "Axes", result: "AccuracyEstimates") -> None:
         axis.text(0.02, places[0], "cannot tell", va="center", color=ORANGE)
     axis.axvline(result.reference_accuracy, color=GREY, linestyle="--", label="reference")
     axis.set_yticks(places, names)
+    axis.set_ylim(-0.6, len(names) - 0.4)  # also for those without a value
     axis.set_xlim(-0.005, 1.005)
     axis.set_xlabel(f"accuracy in operation (share of rows, {result.level:.0%} interval)")
     axis.set_title("The accuracy now; grey methods do not work with this reference", fontsize=10)

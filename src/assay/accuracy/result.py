@@ -88,9 +88,10 @@ class AccuracyEstimates:
         return pd.DataFrame([{name: getattr(one, name) for name in names} for one in self.estimates])
 
     def summary(self) -> str:
-        return f"{self._answer()} {self._methods()}"
+        return f"{self.answer()} {self._methods()}"
 
-    def _answer(self) -> str:
+    def answer(self) -> str:
+        """The headline in words."""
         one, reference = self.headline, f"on the reference it was {self.reference_accuracy:.1%}"
         if one.verdict == Verdict.CANNOT_TELL:
             return f"Cannot tell the accuracy of these {self.rows} rows: {one.reason} ({reference})."
@@ -110,3 +111,9 @@ class AccuracyEstimates:
         from assay.accuracy.figures import estimates_figure
 
         return estimates_figure(self)
+
+    def figures(self) -> list["Figure"]:
+        """What `plot` shows, as figures of their own."""
+        from assay.accuracy.figures import separate_figures
+
+        return separate_figures(self)

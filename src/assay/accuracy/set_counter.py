@@ -126,8 +126,8 @@ class SetCounter:
             int(rows.repeated[places].sum()),
             inputs.size,
             int(((inputs <= self.range_[0]) | (inputs >= self.range_[1])).sum()),
-            inputs.min(axis=0, initial=np.inf) if inputs.size else np.zeros(0),
-            inputs.max(axis=0, initial=-np.inf) if inputs.size else np.zeros(0),
+            inputs.min(axis=0).astype(float) if inputs.size else np.zeros(0),  # bytes and tokens are whole
+            inputs.max(axis=0).astype(float) if inputs.size else np.zeros(0),
         )
 
     @property

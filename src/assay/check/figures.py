@@ -4,6 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+
+from assay.accuracy.headline import Verdict
 from assay.check.gate import Gate
 
 if TYPE_CHECKING:
@@ -41,3 +45,35 @@ def _draw_gate(axes: "Axes", gate: Gate) -> None:
     axes.tick_params(labelsize=8)
     axes.set_title(f"{gate.name}, wanted {gate.wanted}", fontsize=9, loc="left")
     axes.set_title(gate.verdict, fontsize=9, loc="right", color=colour, weight="bold")
+
+
+def trials_figure(trials: pd.DataFrame) -> "Figure":
+    """The answer about each scenario over its accuracy; on the diagonal it is right."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="#888888", linestyle="--", linewidth=1, label="right")
+    unknown = (trials["verdict"] == Verdict.CANNOT_TELL).to_numpy()
+    told = trials[~unknown]
+    reach = [told["value"] - told["lower"], told["upper"] - told["value"]]
+    axes.errorbar(
+        told["accuracy"],
+        told["value"],
+        yerr=reach,
+        fmt="o",
+        markersize=4,
+        color=COLOURS["passed"],
+        label="answer",
+    )
+    missing = trials["accuracy"][unknown]
+    if len(missing):
+        axes.plot(missing, np.zeros(len(missing)), "x", color=COLOURS["failed"], label="cannot tell")
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_xlabel("accuracy of the scenario (share of rows)")
+    axes.set_ylabel("answer without labels, 95 % interval")
+    axes.set_title("Accuracy without labels, scenario by scenario", fontsize=10)
+    axes.grid(alpha=0.3)
+    axes.legend(loc="upper left", fontsize=8)
+    return figure

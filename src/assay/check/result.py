@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 
+from assay.accuracy import AccuracyEstimator
 from assay.benchmark import BenchmarkResult
+from assay.check.accuracy_trials import AccuracyTrials
 from assay.check.figures import gates_figure
 from assay.check.gate import Gate
 from assay.guard import Guard
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 @storable("Check")
 @dataclass(frozen=True, eq=False)
 class Check:
-    """The findings of `check_network`. `guard` and `watch` are calibrated and ready to be saved and shipped.
+    """The findings of `check_network`. `guard`, `watch` and `estimator` are ready to be saved and shipped.
 
     `monitorability` is None if it could not be measured; its gate, or `left_out`, says why. `shuffle` is not
     a gate but a second opinion. `left_out` has the parts that this network cannot take part in, with the
@@ -37,6 +39,10 @@ class Check:
     guard: Guard
     watch: VolatilityWatch
     left_out: dict[str, str] = field(default_factory=dict)
+    estimator: AccuracyEstimator | None = None
+    """Taught by faults of this network, for accuracy in operation; None if that was left out."""
+    trials: AccuracyTrials | None = None
+    """How near its answers came on the scenarios."""
 
     @property
     def passed(self) -> bool | None:
@@ -80,7 +86,7 @@ class Check:
 
     def parts(self) -> list[Any]:
         """The results behind the gates, for the report."""
-        found = [self.monitorability, self.shuffle, self.benchmark]
+        found = [self.monitorability, self.shuffle, self.benchmark, self.trials]
         return [part for part in found if part is not None]
 
     def plot(self) -> "Figure":

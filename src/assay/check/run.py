@@ -12,6 +12,7 @@ from torch import Tensor
 from assay import monitors
 from assay.benchmark import BenchmarkResult, build_scenarios, run_benchmark
 from assay.benchmark.scenario import tensor_or_texts
+from assay.check.accuracy_trials import taught_and_tried
 from assay.check.gate import UNKNOWN, Gate, decided
 from assay.check.left_out import (
     NO_LAYERS,
@@ -62,6 +63,7 @@ def check_network(
     accuracy_threshold: float = 0.5,
     low: float | None = None,
     high: float | None = None,
+    teach: bool = True,
     seed: int = 0,
 ) -> Check:
     """Check accuracy, monitorability (MIRA) and the best of several monitors; calibrate a Guard and a watch.
@@ -71,7 +73,8 @@ def check_network(
     first two. `least_accuracy` is by default that of always naming the most frequent class. A gate is decided
     only if its interval (95 %) lies on one side of what is wanted; `least_mcc` applies to the mean over
     scenarios of the monitor that is best on them. The gate on false alarms fails if they are more than chance
-    gives in 99 of 100 cases, in which the threshold is random too.
+    gives in 99 of 100 cases, in which the threshold is random too. With `teach`, an `AccuracyEstimator`
+    learns from faults of up to 2,000 inputs that are not for testing, and is tried on the scenarios.
 
     What a network cannot take part in (a black box has no gradients, a function no layers) is left out, and
     `left_out` says why; a gate that you set yourself is then undecided. `least_mira` is 0 by default.
@@ -92,19 +95,18 @@ def check_network(
     benchmark = run_benchmark(guards, scenarios, seed=seed)
     impossible = obstacle if network.layers else NO_LAYERS
     monitorability, reason = _monitorability(network, learned, tested, fitted, settings, impossible)
-    if impossible and least_mira is None:
-        left_out[MIRA] = impossible
+    left_out |= {MIRA: impossible} if impossible and least_mira is None else {}
     guard = guards[benchmark.best]
-    gates: tuple[Gate, ...] = (
+    gates = [
         _accuracy_gate(unseen, least_accuracy),
         _mira_gate(monitorability, reason, least_mira or 0.0),
         _detection_gate(benchmark, least_mcc),
         _false_alarm_gate(guard, unseen, own_split=test is None),
-    )
-    watch = VolatilityWatch(min(LARGEST_WINDOW, len(calibrating) // 2)).calibrate(calibrating, seed=seed)
+    ]
     shuffle = _shuffle(network, tested[0], seed, left_out)
-    gates = tuple(gate for gate in gates if gate.name not in left_out)
-    return Check(gates, monitorability, shuffle, benchmark, guard, watch, left_out)
+    taught = taught_and_tried(network, (learned, held), scenarios, seed, left_out) if teach else ()
+    parts = monitorability, shuffle, benchmark, guard, _watch(calibrating, seed), left_out, *taught
+    return Check(tuple(gate for gate in gates if gate.name not in left_out), *parts)
 
 
 def _check_wanted(rate: float, accuracy: float | None, mira: float | None, mcc: float) -> None:
@@ -201,6 +203,10 @@ def _estimator(fitted: Trace) -> str:
     """The estimator of MIRA's covariance: one that shrinks if there are few rows for the width."""
     count, width = next(iter(fitted.features.values())).shape
     return "empirical" if count > 2 * width else "ledoit_wolf"
+
+
+def _watch(clean: Trace, seed: int) -> VolatilityWatch:
+    return VolatilityWatch(min(LARGEST_WINDOW, len(clean) // 2)).calibrate(clean, seed=seed)
 
 
 def _shuffle(network: Network, inputs: Any, seed: int, left_out: Reasons) -> ShuffleScore | None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from assay.cli.accuracy import accuracy
 from assay.cli.annotate import annotate
 from assay.cli.benchmark import benchmark
 from assay.cli.check import check
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 
 COMMANDS = (
+    accuracy,
     annotate,
     benchmark,
     check,

@@ -45,9 +45,10 @@ def check(
     high: Highest = None,
     output: Annotated[
         Path,
-        typer.Option(help="A folder for the report, the guard, the watch and the check."),
+        typer.Option(help="A folder for the report, the guard, the watch, the estimator and the check."),
         Written(folder=True),
     ] = Path("assay-check"),
+    teach: Annotated[bool, typer.Option(help="Teach an estimator of accuracy, and try it.")] = True,
     junit: Annotated[Path | None, typer.Option(help="Where JUnit XML goes."), Written()] = None,
     seed: Seed = 0,
     as_json: ForMachines = False,
@@ -75,6 +76,7 @@ def check(
         least_mcc=least_mcc,
         low=low,
         high=high,
+        teach=teach,
         seed=seed,
     )
     _keep(found, network, output, junit)
@@ -90,6 +92,8 @@ def _keep(found: "Check", name: str, folder: Path, junit: Path | None) -> None:
         assay.save(found, fresh / "check.safetensors")
         assay.save(found.guard, fresh / "guard.safetensors")
         assay.save(found.watch, fresh / "watch.safetensors")
+        if found.estimator is not None:
+            assay.save(found.estimator, fresh / "estimator.safetensors")
         assay.write_report([found], fresh / "report.html", title=f"Before it ships: {name}")
     if junit is not None:
         write_text_whole(junit, assay.check.junit(found))
@@ -106,4 +110,6 @@ def _print(found: "Check", folder: Path, as_json: bool) -> None:
         print(f"- {gate.words}")
     if found.missing:
         print(f"- {found.missing}")
-    print(f"report, guard and watch are in {folder}")
+    if found.trials is not None:
+        print(f"- {found.trials.summary()}")
+    print(f"report, guard, watch{'' if found.estimator is None else ' and estimator'} are in {folder}")

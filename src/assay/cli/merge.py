@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from assay.cli.live_rows import watched_counts
 from assay.cli.options import ForMachines
 from assay.cli.places import Written
 from assay.errors import InputError
@@ -18,11 +19,15 @@ def merge(
         typer.Argument(help="Saved Histograms, counts kept by a service or a Watch, or PredictionCounts."),
     ],
     output: Annotated[Path, typer.Option(help="Where the sum goes."), Written()] = Path("merged.safetensors"),
+    accuracy: Annotated[
+        bool, typer.Option("--accuracy", help="Of services and Watches, add up what assay accuracy needs.")
+    ] = False,
     as_json: ForMachines = False,
 ) -> None:
     """Add up the counts of many devices; only one file is in memory at a time.
 
-    The result is a Histogram for `assay reshape`; of PredictionCounts it is PredictionCounts.
+    The result is a Histogram for `assay reshape`; of PredictionCounts, and with --accuracy, it is
+    PredictionCounts for `assay accuracy`.
 
     Exit status: 0 fine, 2 wrong use (names the file that is damaged, repeated or counts something else).
 
@@ -33,7 +38,7 @@ def merge(
     check_each_once(files)
     total: Any = None
     for path in files:
-        counted = _load_counts(path)
+        counted = _load_counts(path, accuracy)
         try:
             total = counted if total is None else total + counted
         except (InputError, TypeError) as error:
@@ -59,14 +64,16 @@ def check_each_once(files: list[Path]) -> None:
             seen[content] = path
 
 
-def _load_counts(path: Path) -> Any:
-    """The counts in a file: its object, or the histogram in it."""
+def _load_counts(path: Path, accuracy: bool) -> Any:
+    """The counts in a file: its object, or the histogram in it or, for accuracy, the sums of predictions."""
     import assay
     from assay.accuracy import PredictionCounts
     from assay.operation import WatchRecord
 
     found = assay.load(path)
     if isinstance(found, WatchRecord):
+        if accuracy:
+            return watched_counts(found, path)
         found = found.histogram
     if not isinstance(found, assay.Histogram | PredictionCounts):
         kind = "no histogram" if found is None else f"a {type(found).__name__}"

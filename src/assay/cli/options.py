@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +34,11 @@ NetworkReference = Annotated[
 Novelty = Annotated[list[str] | None, typer.Option(help="name=data of unknown classes; may be repeated.")]
 Report = Annotated[Path | None, typer.Option(help="Write an HTML report to this file."), Written()]
 Seed = Annotated[int, typer.Option(help="Seed of all random choices.", callback=not_negative)]
+
+
+def without_nan(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for JSON, which has no NaN: None stands for it."""
+    return {name: None if value != value else value for name, value in facts.items()}
 
 
 def with_finite_numbers(command: Callable[..., None]) -> Callable[..., None]:

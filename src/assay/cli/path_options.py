@@ -1,5 +1,6 @@
 """Options of readers that follow a path on the command line: `mnist?split=test&scale=255`."""
 
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -82,6 +83,20 @@ def path_and_options(source: str) -> tuple[str, dict[str, Any]]:
         if name in options:
             raise InputError(f"expected each option once, got {name} twice in {source}; keep one")
         options[name] = _parsed(name, unquote(text), path)
+    return path, options
+
+
+def predictions_and_options(source: str, reader: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
+    """The path of saved predictions, and its options as this reader takes them."""
+    path, options = path_and_options(source)
+    known = list(inspect.signature(reader).parameters)[1:]
+    if unknown := sorted(options.keys() - known):
+        raise InputError(
+            f"{path}: expected options of saved predictions ({', '.join(sorted(known))}), got {unknown}; "
+            "leave them out"
+        )
+    if "columns" in options:
+        options["columns"] = tuple(options["columns"].split(","))
     return path, options
 
 

@@ -12,7 +12,7 @@ from assay.cli.places import Written
 from assay.errors import InputError, UndecidedError
 
 if TYPE_CHECKING:
-    from assay import Bins, Guard, Trace, Watch
+    from assay import AccuracyEstimator, Bins, Guard, Trace, Watch
     from assay.guard import AnyGuard
 
 
@@ -26,6 +26,13 @@ CleanTrace = Annotated[
     typer.Option(
         help="A saved Trace of clean data: calibrates the watches, lays out the bins of the histogram and, "
         "if it has labels, starts the estimates of accuracy."
+    ),
+]
+SavedEstimator = Annotated[
+    Path | None,
+    typer.Option(
+        help="A saved AccuracyEstimator, as assay accuracy and assay check write it, instead of one that "
+        "knows only --reference."
     ),
 ]
 SavedBins = Annotated[Path | None, typer.Option(help="Saved Bins for the histogram.")]
@@ -65,6 +72,7 @@ def serve(
     guard: SavedGuard,
     network: NetworkOfGuard = None,
     reference: CleanTrace = None,
+    estimator: SavedEstimator = None,
     bins: SavedBins = None,
     layer: Layer = "penultimate",
     width: Width = 1.0,
@@ -99,7 +107,7 @@ def serve(
     _check_access(host, token, insecure)
     limits = Limits(most_bytes, most_rows, most_waiting, timeout, body_timeout, workers)
     loaded = _load_guard(guard, network)
-    watch = _build_watch(loaded, reference, bins, layer, width, window, false_alarm_rate, block)
+    watch = _build_watch(loaded, reference, bins, layer, width, window, false_alarm_rate, block, estimator)
     service = Service(
         watch,
         name=name,
@@ -158,17 +166,22 @@ def _build_watch(
     window: int,
     rate: float,
     block: int,
+    estimator: Path | None = None,
 ) -> "Watch":
     import assay
 
+    taught: AccuracyEstimator | None = None
+    if estimator is not None:
+        taught = assay.load(estimator, kind="accuracy.AccuracyEstimator")
     chosen: Bins | None = None if bins is None else assay.load(bins, kind="Bins")
     clean: Trace | None = None if reference is None else assay.load(reference, kind="Trace")
     # The default layer is counted only where the reference has it; a layer that was asked for, always.
     counts = clean is not None and (layer in clean.features or layer != "penultimate")
     counted = (layer,) if counts else ()
     guard = guard.watching(counted if chosen is None else chosen.layers)
+    guard = guard if taught is None else guard.watching(taught.layers)
     if clean is None:
-        return assay.Watch(guard, chosen)
+        return assay.Watch(guard, chosen, estimator=taught, window=window)
     if chosen is None and layer in counted and layer in guard.layers:
         seen = assay.Bins.from_data(clean, layer, width)
         chosen = replace(seen, network=guard.network_fingerprint)
@@ -180,7 +193,9 @@ def _build_watch(
         pass
     else:
         watch["drift"] = assay.DriftWatch(false_alarm_rate=rate, block=block).calibrate(alarm)
-    if clean.labels is not None:
+    if taught is not None:
+        watch["estimator"] = taught
+    elif clean.labels is not None:
         watch["estimator"] = assay.AccuracyEstimator(window=min(window, len(clean))).fit(clean)
     return assay.Watch(guard, chosen, **watch)
 

@@ -1,6 +1,5 @@
 """`assay volatility`: watch a file or a stream of probabilities; the exit status says how it went."""
 
-import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import ForMachines, Report, not_negative
-from assay.cli.path_options import errors_in_path_syntax, path_and_options
+from assay.cli.options import ForMachines, Report, not_negative, without_nan
+from assay.cli.path_options import errors_in_path_syntax, predictions_and_options
 from assay.cli.places import Written, write_figure
 from assay.cli.status import ALARM, FINE, UNDECIDED
 from assay.errors import InputError
 
 if TYPE_CHECKING:
+    from assay.operation import AccuracyWindows
     from assay.volatility import VolatilityState, VolatilityWatch
     from assay.volatility.probabilities import Array
 
@@ -71,8 +71,9 @@ def volatility(
     The alarm sounds on a change in either direction and says which: less certain than the reference (accuracy
     may have fallen), or more certain (easier inputs, or confident attacks).
 
-    Labels and other columns beside the probabilities are left out; where no name tells them apart, options
-    follow the path: `live.csv?label=-1`, `live.parquet?columns=p_cat,p_dog`.
+    If the reference has labels, the accuracy of the last window is estimated as well (assay accuracy says
+    more). Labels and other columns beside live probabilities are left out; where no name tells them apart,
+    options follow the path: `live.csv?label=-1`, `live.parquet?columns=p_cat,p_dog`.
 
     Exit status: 0 quiet, 1 alarm, 2 wrong use, 3 cannot decide (no full window, or nothing to compare with).
 
@@ -90,11 +91,13 @@ def volatility(
         raise typer.Exit(UNDECIDED)
     else:
         watched = assay.VolatilityWatch(**chosen).calibrate(_read_all(reference), seed=seed or 0)
+    answers = None if reference is None else _answers(reference, watched.window)
     state, alarms = watched.state_now(), set[str]()
     for chunk in _chunks(source):
         _expect_classes(chunk, watched, source)
         state = watched.update(chunk)
         alarms.update(state.alarms)
+        _ask(answers, chunk)
         if stop and alarms:
             break
     state = replace(state, alarms=tuple(sorted(alarms)))
@@ -104,8 +107,8 @@ def volatility(
     if plot:
         write_figure(watched.plot(), plot)
     if report:
-        assay.write_report([watched], report)
-    _print_result(watched, state, status, as_json)
+        assay.write_report([watched, *_parts(answers)], report)
+    _print_result(watched, state, status, answers, as_json)
     raise typer.Exit(status)
 
 
@@ -132,6 +135,37 @@ def _expect_agreement(
         )
 
 
+def _answers(reference: str, window: int) -> "AccuracyWindows | None":
+    """Answers about accuracy, window by window, where the reference has labels and enough rows."""
+    from assay import AccuracyEstimator
+    from assay.accuracy.estimator import FEWEST_WINDOW_ROWS
+    from assay.cli.live_rows import labelled_predictions_at
+    from assay.cli.network_reference import note
+    from assay.operation import AccuracyWindows
+
+    try:
+        clean = labelled_predictions_at(reference)
+        if clean is None or min(len(clean), window) < FEWEST_WINDOW_ROWS:
+            return None
+        return AccuracyWindows(AccuracyEstimator(window=min(window, len(clean))).fit(clean), window)
+    except InputError as error:  # the watch itself needs no labels
+        note(f"accuracy is not estimated: {error}")
+        return None
+
+
+def _ask(answers: "AccuracyWindows | None", rows: "Array") -> None:
+    """Add rows to the answers; bad rows say nothing about accuracy, and the watch counts them."""
+    from assay import Trace
+    from assay.probability_rows import bad_rows
+
+    if answers is not None and len(good := rows[~bad_rows(rows)]):
+        answers.update(Trace.from_probabilities(good))
+
+
+def _parts(answers: "AccuracyWindows | None") -> list[Any]:
+    return [] if answers is None or answers.estimates is None else [answers.estimates, answers.history]
+
+
 def _expect_classes(rows: "Array", watch: "VolatilityWatch", source: str) -> None:
     if rows.shape[1] != watch.classes_:
         raise InputError(
@@ -144,15 +178,7 @@ def _chunks(source: str) -> Iterator["Array"]:
     """Tables of probabilities from a source whose options may follow it."""
     from assay.volatility.probability_files import probability_chunks
 
-    path, options = path_and_options(source)
-    known = set(inspect.signature(probability_chunks).parameters) - {"source"}
-    if unknown := sorted(options.keys() - known):
-        raise InputError(
-            f"{path}: expected options of saved predictions ({', '.join(sorted(known))}), got {unknown}; "
-            "leave them out"
-        )
-    if "columns" in options:
-        options["columns"] = tuple(options["columns"].split(","))
+    path, options = predictions_and_options(source, probability_chunks)
     with errors_in_path_syntax(path):
         yield from probability_chunks(path, **options)
 
@@ -181,7 +207,14 @@ def _print_log_vc(source: str, as_json: bool) -> None:
     print("cannot decide: nothing to compare with; pass --reference with clean probabilities")
 
 
-def _print_result(watch: "VolatilityWatch", last: "VolatilityState", status: int, as_json: bool) -> None:
+def _print_result(
+    watch: "VolatilityWatch",
+    last: "VolatilityState",
+    status: int,
+    answers: "AccuracyWindows | None",
+    as_json: bool,
+) -> None:
+    headline = None if answers is None or answers.estimates is None else answers.estimates.headline
     if as_json:
         facts = {
             "rows": watch.rows_,
@@ -195,6 +228,7 @@ def _print_result(watch: "VolatilityWatch", last: "VolatilityState", status: int
             "alarms": list(last.alarms),
             "status": {FINE: "quiet", ALARM: "alarm", UNDECIDED: "undecided"}[status],
             "windows": watch.to_frame().to_dict(orient="records"),
+            "accuracy": None if headline is None else without_nan(vars(headline)),
         }
         print(json.dumps(facts))
         return
@@ -208,5 +242,7 @@ def _print_result(watch: "VolatilityWatch", last: "VolatilityState", status: int
             )
         )
     print(watch.summary(last))
+    if answers is not None and answers.estimates is not None:
+        print(f"The last window: {answers.estimates.answer()}")
     if status == UNDECIDED:
         print("cannot decide: fewer rows than one window; pass more rows or a smaller --window")

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.accuracy.counts import PredictionCounts
 from assay.accuracy.estimator import AccuracyEstimator
 from assay.accuracy.result import AccuracyEstimates
 from assay.errors import InputError
 from assay.guard import Answer, AnyGuard, Verdict
+from assay.operation.accuracy_history import AccuracyHistory
+from assay.operation.accuracy_windows import AccuracyWindows
 from assay.operation.drift import DriftState, DriftWatch
 from assay.operation.watch_record import WatchRecord
 from assay.outputs import LOGITS
@@ -42,7 +43,9 @@ class WatchState:
     volatility: VolatilityState | None
     drift: DriftState | None
     estimates: AccuracyEstimates | None
-    """Of the last full window; None before the first, and without an estimator."""
+    """Of the last full window; None before the first since the start, and without an estimator."""
+    history: AccuracyHistory | None = None
+    """The answers about the last 500 windows, also from before a restart; None without an estimator."""
 
     @property
     def alarm(self) -> bool:
@@ -55,7 +58,9 @@ class Watch(StreamWatch[WatchState]):
 
     histogram: `Bins` to count features in, or a `Histogram` to continue. volatility: a calibrated
     `VolatilityWatch`. drift: a calibrated `DriftWatch`. estimator: a fitted `AccuracyEstimator`, asked again
-    after every window. All are optional, and belong to the watch from now on.
+    after every `window` rows (default: those of the volatility watch, or 1,000). Until then rows wait
+    with the layer that it reads, and without their inputs. All are optional, and belong to the watch from now
+    on.
 
     A call costs the guard and a few microseconds; rows are counted 256 at a time, or when you ask for
     `state_now`, `histogram` or `keep`. The forward pass of one thread does not wait for that of another.
@@ -71,28 +76,27 @@ class Watch(StreamWatch[WatchState]):
         *,
         drift: DriftWatch | None = None,
         estimator: AccuracyEstimator | None = None,
+        window: int | None = None,
     ) -> None:
         if not isinstance(guard, AnyGuard):
             raise InputError(f"expected a Guard or an OnnxGuard to watch, got {type(guard).__name__}")
         guard.decided_threshold()
-        if estimator is not None:
-            estimator.expect_fitted()
         self.guard = guard
         self.bins = histogram.bins if isinstance(histogram, Histogram) else histogram
         if self.bins is not None:
             _check_bins(guard, self.bins)
+        if estimator is not None:
+            _check_estimator(guard, estimator)
         self.volatility = volatility
         self.drift = drift
         self.estimator = estimator
-        self.window = ESTIMATE_WINDOW if volatility is None else volatility.window
+        self.window = window or (ESTIMATE_WINDOW if volatility is None else volatility.window)
         self._histogram = histogram if isinstance(histogram, Histogram) else None
-        self._counts: PredictionCounts | None = None
+        self._accuracy = None if estimator is None else AccuracyWindows(estimator, self.window)
         self._volatility_state, self._drift_state = _states(volatility, drift)
-        self._estimates: AccuracyEstimates | None = None
         self._predictions = self._cancelled = self._uncounted = 0
         self._pending: list[tuple[Trace, Tensor]] = []
         self._pending_rows = 0
-        self._pending_logits: list[Tensor] = []
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Any) -> Verdict:
@@ -101,8 +105,7 @@ class Watch(StreamWatch[WatchState]):
     def answer(self, inputs: Any) -> Answer:
         """Judge and count; also returns the Trace and the seconds it took."""
         answer = self.guard.answer(inputs)
-        layers = () if self.bins is None else self.bins.layers
-        features = {layer: answer.trace.layer(layer) for layer in layers}
+        features = {layer: answer.trace.layer(layer) for layer in self._counted_layers()}
         seen = Trace(answer.trace.logits, features, outputs=LOGITS)
         cancelled = int(answer.verdict.alarm.sum())
         with self._lock:
@@ -114,6 +117,10 @@ class Watch(StreamWatch[WatchState]):
                 self._count()
         return answer
 
+    def _counted_layers(self) -> list[str]:
+        bins = () if self.bins is None else self.bins.layers
+        return list(dict.fromkeys((*bins, *(() if self.estimator is None else self.estimator.layers))))
+
     def state_now(self) -> WatchState:
         """Everything seen so far, counted."""
         with self._lock:
@@ -124,7 +131,8 @@ class Watch(StreamWatch[WatchState]):
                 self._uncounted,
                 self._volatility_state,
                 self._drift_state,
-                self._estimates,
+                None if self._accuracy is None else self._accuracy.estimates,
+                None if self._accuracy is None else self._accuracy.history,
             )
 
     @property
@@ -152,7 +160,8 @@ class Watch(StreamWatch[WatchState]):
                 self._histogram,
                 copy.deepcopy(self.volatility),
                 copy.deepcopy(self.drift),
-                self._counts,
+                None if self._accuracy is None else self._accuracy.counts,
+                None if self._accuracy is None else self._accuracy.history,
             )
 
     def _record(self) -> WatchRecord:
@@ -173,14 +182,17 @@ class Watch(StreamWatch[WatchState]):
         with self._lock:
             # Everything that may fail comes first, so that a record is taken up whole or not at all.
             histogram = _sum(self._histogram, record.histogram) if self.bins is not None else None
-            counts = _sum(self._counts, record.counts) if self.estimator is not None else None
+            counts = None if self._accuracy is None else _sum(self._accuracy.counts, record.counts)
             volatility = self.volatility and (record.volatility or self.volatility)
             drift = self.drift and (record.drift or self.drift)
             volatility_state, drift_state = _states(volatility, drift)
             self._predictions += record.predictions
             self._cancelled += record.cancelled
             self._uncounted += record.uncounted
-            self._histogram, self._counts = histogram, counts
+            self._histogram = histogram
+            if self._accuracy is not None:
+                self._accuracy.counts = counts
+                self._accuracy.history = record.history or self._accuracy.history
             self.volatility, self._volatility_state = volatility, volatility_state
             self.drift, self._drift_state = drift, drift_state
 
@@ -197,8 +209,8 @@ class Watch(StreamWatch[WatchState]):
             self._volatility_state = self.volatility.update(trace)
         if self.drift is not None:
             self._drift_state = self.drift.update(alarm, self.volatility)
-        if self.estimator is not None:
-            self._estimate(trace.logits, self.estimator)
+        if self._accuracy is not None:
+            self._accuracy.update(trace)
 
     def _count_features(self, trace: Trace, bins: Bins) -> None:
         finite = torch.isfinite(bins.values(trace)).all(dim=1)
@@ -209,17 +221,6 @@ class Watch(StreamWatch[WatchState]):
             counted = Histogram.of(trace[torch.tensor(rows, dtype=torch.long)], bins)
         self._uncounted += len(trace) - counted.total
         self._histogram = _sum(self._histogram, counted)
-
-    def _estimate(self, logits: Tensor, estimator: AccuracyEstimator) -> None:
-        """Sums of every full window; the rest waits for more rows."""
-        self._pending_logits.append(logits[torch.isfinite(logits).all(dim=1)])
-        waiting = torch.cat(self._pending_logits)
-        while len(waiting) >= self.window:
-            counts = estimator.count(Trace(waiting[: self.window], outputs=LOGITS))
-            waiting = waiting[self.window :]
-            self._estimates = estimator.estimate(counts)
-            self._counts = _sum(self._counts, counts)
-        self._pending_logits = [waiting]
 
 
 def _check_bins(guard: AnyGuard, bins: Bins) -> None:
@@ -233,6 +234,21 @@ def _check_bins(guard: AnyGuard, bins: Bins) -> None:
         raise InputError(
             f"expected bins made for the guard's network {network}, got bins for {bins.network}; "
             "make new ones for these weights"
+        )
+
+
+def _check_estimator(guard: AnyGuard, estimator: AccuracyEstimator) -> None:
+    estimator.expect_fitted()
+    if missing := [layer for layer in estimator.layers if layer not in guard.layers]:
+        raise InputError(
+            f"expected a guard that gives the features of {missing}, which the estimator learned from, got "
+            f"{list(guard.layers) or 'none'}; pass guard.watching({missing}), or export the guard with "
+            "features=True"
+        )
+    if estimator.network_ is not None and estimator.network_ != (network := guard.network_fingerprint):
+        raise InputError(
+            f"expected an estimator taught on the guard's network {network}, got one taught on "
+            f"{estimator.network_}; teach one with these weights"
         )
 
 

@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass, field
 
 from assay.accuracy.counts import PredictionCounts
+from assay.operation.accuracy_history import AccuracyHistory
 from assay.operation.drift import DriftWatch
 from assay.reshaping.histogram import Histogram
 from assay.storage import storable
@@ -23,5 +24,6 @@ class WatchRecord:
     volatility: VolatilityWatch | None = None
     drift: DriftWatch | None = None
     counts: PredictionCounts | None = None
+    history: AccuracyHistory | None = None
     written: float = field(default_factory=time.time)
     """Seconds since 1970."""

@@ -53,6 +53,7 @@ MEANINGS = {
     "monitor_seconds": "the monitor's time per input (seconds)",
     "network": "which network",
     "neuron": "which neuron of the watched layer",
+    "note": "why not to use this estimate; empty where nothing is known against it",
     "p_value": "chance of a window at least this far off on clean data",
     "parameters": "weights of the network",
     "points": "how many inputs, equally weighted, the estimate is worth",
@@ -61,6 +62,7 @@ MEANINGS = {
     "r": "precision of the one bin that this threshold adds (0 to 1)",
     "rank": "place; 1 is best",
     "row": "number of the last answer in the window",
+    "reason": "what the answer rests on, or why there is none",
     "rows": "how many predictions it was measured on",
     "samples": "inputs kept as examples",
     "scenario": "the fault, and how strong it is",
@@ -77,6 +79,7 @@ MEANINGS = {
     "verdict": "passed, failed, or undecided if the data cannot tell",
     "visited": "whether the sampler found inputs there",
     "wanted": "value needed to pass the gate",
+    "window": "number of the window",
     "warnings": "what to keep in mind about this score",
 }
 
@@ -101,6 +104,7 @@ BESIDE = {
     ("upper", "log_density"): "upper edge of the bin (output of the model)",
     ("score", "inputs"): "shuffle score: the chance that shuffled inputs look stranger than real ones "
     "(0.5 is guessing)",
+    ("verdict", "reason"): "has accuracy fallen below that of the reference? Or can nobody tell?",
     ("lower", "gate"): "lower end of the 95 % interval; a dash where none was needed",
     ("upper", "gate"): "upper end of the 95 % interval",
 }

@@ -7,8 +7,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
+from assay.accuracy.headline import Verdict
 from assay.guard import Answer
-from assay.operation import Watch
+from assay.operation import AccuracyHistory, Watch
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -83,11 +84,31 @@ class _WatchCollector:
             yield _gauge("assay_reference_alarm_ratio", "On clean data", drift.reference_alarm_rate)
             yield _gauge("assay_drift_evidence", "Evidence that the stream changed", drift.evidence)
             yield _gauge("assay_drift_alarm", "1 once the evidence was decisive", float(drift.alarm))
+        if state.history is not None:
+            yield from _headline_gauges(state.history)
         if state.estimates is not None:
-            yield from _accuracy_gauges(state.estimates.estimates)
+            yield from _method_gauges(state.estimates.estimates)
 
 
-def _accuracy_gauges(estimates: Iterable[Any]) -> Iterable[Any]:
+def _headline_gauges(history: AccuracyHistory) -> Iterable[Any]:
+    """The answer about the last window; NaN where it cannot be told, and before the first."""
+    now = history.latest
+    for name, part in (("", "value"), ("_lower", "lower"), ("_upper", "upper")):
+        text = f"The answer about accuracy over the last window: {part}; NaN where it cannot be told"
+        yield _gauge(f"assay_accuracy{name}_ratio", text, math.nan if now is None else getattr(now, part))
+    yield _gauge("assay_reference_accuracy_ratio", "Accuracy on the reference", history.reference_accuracy)
+    yield _gauge("assay_accuracy_windows", "Windows that were answered about", history.windows)
+    family = GaugeMetricFamily(
+        "assay_accuracy_verdict",
+        "1 for the verdict about the last window, 0 for the others",
+        labels=["verdict"],
+    )
+    for verdict in Verdict:
+        family.add_metric([verdict.value], float(now is not None and now.verdict == verdict))
+    yield family
+
+
+def _method_gauges(estimates: Iterable[Any]) -> Iterable[Any]:
     found = list(estimates)
     for name, part in (("", "value"), ("_lower", "lower"), ("_upper", "upper")):
         family = GaugeMetricFamily(
