@@ -12,9 +12,9 @@ from assay.accuracy.class_mix import ClassMixModel
 from assay.accuracy.explanation import ExplanationModel
 from assay.accuracy.headline import Headline
 from assay.accuracy.lesson_sets import LessonSet
-from assay.accuracy.place import SetPlace
 from assay.accuracy.row_signals import RowSignals
 from assay.accuracy.set_counter import SetCounter
+from assay.accuracy.set_place import SetPlace
 from assay.accuracy.set_sums import set_signals
 from assay.errors import InputError
 from assay.faults import TABULAR
