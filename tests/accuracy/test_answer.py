@@ -12,9 +12,9 @@ from assay.accuracy.class_mix import ClassMixModel
 from assay.accuracy.explanation import ExplanationModel
 from assay.accuracy.headline import Headline
 from assay.accuracy.lesson_sets import LessonSet
-from assay.accuracy.place import SetPlace
 from assay.accuracy.row_signals import RowSignals
 from assay.accuracy.set_counter import SetCounter
+from assay.accuracy.set_place import SetPlace
 from assay.accuracy.set_sums import set_signals
 from assay.errors import InputError
 from assay.faults import TABULAR
@@ -283,7 +283,7 @@ def test_class_frequencies_are_found_where_cells_show_them():
 
 def test_p_values_of_class_frequencies_are_small_as_often_as_they_should():
     generator = np.random.default_rng(1)
-    shares = np.array([[0.7, 0.2, 0.05, 0.05], [0.1, 0.1, 0.2, 0.6]])
+    shares = np.array([[0.7, 0.2, 0.05, 0.05], [0.1, 0.1, 0.2, 0.6]])  # two predicted classes, two bins each
     small = 0
     for _ in range(60):
         table = np.stack([generator.multinomial(400, row) for row in shares])
@@ -293,6 +293,31 @@ def test_p_values_of_class_frequencies_are_small_as_often_as_they_should():
         counts = generator.multinomial(500, 0.3 * shares[0] + 0.7 * shares[1]).astype(float)
         small += model.explained(counts, 0.95).p_value <= 0.1
     assert small <= 15  # 60 draws at 10 %: more than 15 has a chance below 1e-3
+
+
+def test_few_rows_per_class_do_not_lower_the_answer():
+    # 30 classes with 15 reference rows each; nothing has changed.
+    generator = np.random.default_rng(3)
+    classes, bins = 30, 9
+    confusion = 0.9 * np.eye(classes) + 0.1 / classes
+
+    def drawn(rows):
+        labels = generator.integers(classes, size=rows)
+        predicted = np.array([generator.choice(classes, p=confusion[label]) for label in labels])
+        shares = np.where((predicted == labels)[:, None], np.arange(bins, 0, -1), np.arange(1, bins + 1))
+        inner = np.array([generator.choice(bins, p=row / row.sum()) for row in shares])
+        return labels, predicted * bins + inner, (predicted == labels).astype(float)
+
+    errors, held = [], []
+    for _ in range(5):
+        labels, cells, correct = drawn(450)
+        model = ClassMixModel.fitted(cells, labels, correct, (classes, classes * bins))
+        _, cells, correct = drawn(600)
+        found = model.explained(np.bincount(cells, minlength=classes * bins).astype(float), 0.95)
+        errors.append(found.value - correct.mean())
+        held.append(found.lower <= correct.mean() <= found.upper)
+    assert abs(np.mean(errors)) < 0.02  # of five: sampling alone is 0.01
+    assert sum(held) >= 4
 
 
 def test_attacks_explain_what_only_they_look_like():

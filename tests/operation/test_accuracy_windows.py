@@ -8,7 +8,7 @@ from torch import nn
 
 import assay
 from assay import AccuracyEstimator, Guard, Network, Watch
-from assay.accuracy.headline import Headline, Verdict
+from assay.accuracy.headline import AccuracyVerdict, Headline
 from assay.accuracy.result import AccuracyEstimates
 from assay.errors import InputError, NotFittedError
 from assay.monitors import Energy
@@ -49,7 +49,7 @@ def guard(network):
 
 
 def headline(number):
-    return Headline(number / 1000, 0.0, 1.0, Verdict.HOLDS.value, f"number {number}")
+    return Headline(number / 1000, 0.0, 1.0, AccuracyVerdict.HOLDS.value, f"number {number}")
 
 
 def answer(number, count=10):
@@ -127,9 +127,18 @@ def test_a_taught_estimator_sees_that_answers_repeat(guard, taught):
     watched = Watch(guard, estimator=taught, window=WINDOW)
     watched(rows(1, 5)[0].repeat(WINDOW, 1))
     latest = watched.state_now().history.latest
-    assert latest.verdict == Verdict.CANNOT_TELL
+    assert latest.verdict == AccuracyVerdict.CANNOT_TELL
     assert "repeat the row before" in latest.reason
     assert math.isnan(latest.value)
+
+
+def test_inputs_that_never_change_are_seen_where_traces_have_inputs(network, taught):
+    inputs = rows(WINDOW, 6)[0]
+    inputs[:, 3] = 0.3  # of no use to the network: its answers do not show it
+    for kept in (True, False):
+        windows = AccuracyWindows(taught, WINDOW)
+        windows.update(network.observe(inputs, keep_inputs=kept))
+        assert ("of the input values never change" in windows.history.latest.reason) == kept
 
 
 def test_a_guard_must_give_the_layer_and_be_of_the_same_network(network, guard, taught):

@@ -24,8 +24,8 @@ from assay.accuracy.input_obstacles import input_obstacle
 from assay.accuracy.lesson_reader import LessonReader
 from assay.accuracy.lesson_sets import ALL, BOTH, LessonSet, LessonTable
 from assay.accuracy.outputs_only import outputs_estimates, outputs_only_headline
-from assay.accuracy.place import SetPlace
 from assay.accuracy.set_counter import CountedRows, SetCounter
+from assay.accuracy.set_place import SetPlace
 from assay.accuracy.set_sums import SetSums, set_signals
 from assay.accuracy.views import Views, combined, disagreement
 from assay.faults.lessons import ATTACK, Lesson

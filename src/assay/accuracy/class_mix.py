@@ -13,6 +13,9 @@ STEPS = 60
 """Steps of expectation maximisation; the frequencies are known to a few per mille after that."""
 DRAWS = 100
 """Bootstrap draws, for the p-value and the interval."""
+PRIOR_ROWS = 5.0
+"""Weight of what all classes have in common, in rows. With few rows per class a cell without a row of its own
+class would else be put down to a class that is mistaken for it, and the accuracy would come out too low."""
 MOST_CLASSES = 100
 """With more, the question is not asked: time and memory grow with their square."""
 
@@ -64,7 +67,7 @@ class ClassMixModel:
         theirs, _, misfits = _fit(tables, drawn)
         rights = generator.binomial(per_class, accuracy, (DRAWS, len(accuracy))).astype(float)
         estimates = (theirs * self._accuracy(rights, per_class.astype(float))).sum(axis=1)
-        value = float(frequencies[0] @ accuracy)
+        value = min(1.0, float(frequencies[0] @ accuracy))
         realised = generator.binomial(rows, value, DRAWS) / rows
         tails = [(1 - level) / 2, (1 + level) / 2]
         below, above = np.quantile(realised - estimates, tails)
@@ -85,9 +88,7 @@ class ClassMixModel:
 def _fit(tables: Doubles, counts: Doubles) -> tuple[Doubles, Doubles, Doubles]:
     """Frequencies (B, classes), P(cell | class) (B, classes, cells) and misfit (B,)."""
     totals = tables.sum(axis=2, keepdims=True)
-    everywhere = tables.sum(axis=1, keepdims=True) / tables.sum(axis=(1, 2), keepdims=True)
-    shares = (tables + 0.5 * everywhere) / (totals + 0.5)
-    shares = shares / shares.sum(axis=2, keepdims=True)
+    shares = (tables + PRIOR_ROWS * _prior(tables)) / (totals + PRIOR_ROWS)
     rows = counts.sum(axis=1, keepdims=True)
     present = totals[:, :, 0] > 0  # a class that the reference lacks explains nothing
     frequencies = present / present.sum(axis=1, keepdims=True)
@@ -99,3 +100,25 @@ def _fit(tables: Doubles, counts: Doubles) -> tuple[Doubles, Doubles, Doubles]:
     spread = shares * (1 - shares) / np.maximum(totals, 1)
     variance = wanted + rows**2 * np.einsum("by,byc->bc", frequencies**2, spread) + 0.5
     return frequencies, shares, ((counts - wanted) ** 2 / variance).sum(axis=1)
+
+
+def _prior(tables: Doubles) -> Doubles:
+    """P(cell | class) with fewer numbers: P(predicted class | class), and the bins of confidence and distance
+    of right and of wrong answers, whatever the class."""
+    draws, classes, cells = tables.shape
+    parts = tables.reshape(draws, classes, classes, cells // classes)
+    predicted = parts.sum(axis=3)
+    everywhere = predicted.sum(axis=1, keepdims=True) / predicted.sum(axis=(1, 2), keepdims=True)
+    predicted = (predicted + 0.5 * everywhere) / (predicted.sum(axis=2, keepdims=True) + 0.5)
+    right = np.eye(classes, dtype=bool)
+    bins = np.where(
+        right[:, :, None],
+        _shares(parts[:, right].sum(axis=1))[:, None, None],
+        _shares(parts[:, ~right].sum(axis=1))[:, None, None],
+    )
+    found = (predicted[..., None] * bins).reshape(tables.shape)
+    return np.asarray(found / found.sum(axis=2, keepdims=True))
+
+
+def _shares(counts: Doubles) -> Doubles:
+    return np.asarray((counts + 1) / (counts + 1).sum(axis=1, keepdims=True))

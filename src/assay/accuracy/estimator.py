@@ -10,7 +10,6 @@ from assay.accuracy.counts import PredictionCounts
 from assay.accuracy.few_labels import FewLabels
 from assay.accuracy.headline import Headline
 from assay.accuracy.methods import METHODS, Method
-from assay.accuracy.place import SetPlace
 from assay.accuracy.prediction_powered import accuracy_from_labels
 from assay.accuracy.predictions import (
     AccuracyReference,
@@ -20,6 +19,7 @@ from assay.accuracy.predictions import (
     labelled_trace,
 )
 from assay.accuracy.result import AccuracyEstimate, AccuracyEstimates
+from assay.accuracy.set_place import SetPlace
 from assay.accuracy.teaching import Folder, Overheard, lesson_stream, without_features
 from assay.errors import InputError, NotFittedError
 from assay.faults.lessons import Lesson, labelled_rows

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from assay.accuracy.headline import Verdict
-from assay.accuracy.place import SetPlace
+from assay.accuracy.headline import AccuracyVerdict
+from assay.accuracy.set_place import SetPlace
 from assay.volatility.figures import BLUE, ORANGE
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _draw_estimates(axis: "Axes", result: "AccuracyEstimates") -> None:
     for place, one, colour in zip(places, ranges, colours, strict=True):
         reach = [[one.value - one.lower], [one.upper - one.value]]
         axis.errorbar([one.value], [place], xerr=reach, fmt="o", color=colour, capsize=3)
-    if result.headline.verdict == Verdict.CANNOT_TELL:
+    if result.headline.verdict == AccuracyVerdict.CANNOT_TELL:
         axis.text(0.02, places[0], "cannot tell", va="center", color=ORANGE)
     axis.axvline(result.reference_accuracy, color=GREY, linestyle="--", label="reference")
     axis.set_yticks(places, names)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from assay.storage import storable
 
 
-class Verdict(StrEnum):
+class AccuracyVerdict(StrEnum):
     """Has accuracy fallen since the reference?"""
 
     HOLDS = "holds"
@@ -28,11 +28,11 @@ class Headline:
 
     @classmethod
     def unknown(cls, reason: str) -> "Headline":
-        return cls(math.nan, math.nan, math.nan, Verdict.CANNOT_TELL.value, reason)
+        return cls(math.nan, math.nan, math.nan, AccuracyVerdict.CANNOT_TELL.value, reason)
 
     @classmethod
     def of(cls, value: float, lower: float, upper: float, reference: float, reason: str) -> "Headline":
         """Accuracy has fallen if the whole interval lies below that of the reference; else it holds, as far
         as can be shown."""
-        verdict = Verdict.FALLEN if upper < reference else Verdict.HOLDS
+        verdict = AccuracyVerdict.FALLEN if upper < reference else AccuracyVerdict.HOLDS
         return cls(value, lower, upper, verdict.value, reason)

@@ -103,11 +103,11 @@ class LessonSets:
         whole = [(0, sums[0], self._halves[0]), (1, sums[1], self._halves[1])]
         both = np.concatenate(self._halves)
         for half, one, places in (*whole, (BOTH, sums[0] + sums[1], both)):
-            yield self._set(lesson, half, ALL, False, one, places)
+            yield self._lesson_set(lesson, half, ALL, False, one, places)
         for half, size, mixed, places in self._parts:
-            yield self._set(lesson, half, size, mixed, self._counter.sums(lesson.rows, places), places)
+            yield self._lesson_set(lesson, half, size, mixed, self._counter.sums(lesson.rows, places), places)
 
-    def _set(
+    def _lesson_set(
         self, lesson: LessonRows, half: int, size: int, mixed: bool, sums: SetSums, places: Whole
     ) -> LessonSet:
         accuracy = float(lesson.correct[places].mean())

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pandas as pd
 
-from assay.accuracy.headline import Headline, Verdict
-from assay.accuracy.place import SetPlace
+from assay.accuracy.headline import AccuracyVerdict, Headline
 from assay.accuracy.prediction_powered import LabelledAccuracy
+from assay.accuracy.set_place import SetPlace
 from assay.errors import InputError
 from assay.storage import storable
 from assay.table import tabled
@@ -93,9 +93,9 @@ class AccuracyEstimates:
     def answer(self) -> str:
         """The headline in words."""
         one, reference = self.headline, f"on the reference it was {self.reference_accuracy:.1%}"
-        if one.verdict == Verdict.CANNOT_TELL:
+        if one.verdict == AccuracyVerdict.CANNOT_TELL:
             return f"Cannot tell the accuracy of these {self.rows} rows: {one.reason} ({reference})."
-        has = "has fallen" if one.verdict == Verdict.FALLEN else "is not shown to have fallen"
+        has = "has fallen" if one.verdict == AccuracyVerdict.FALLEN else "is not shown to have fallen"
         return (
             f"Accuracy {has}: {one.value:.1%} of these {self.rows} predictions are right ({self.level:.0%} "
             f"interval {one.lower:.1%} to {one.upper:.1%}; {one.reason}); {reference}."

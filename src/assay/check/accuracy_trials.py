@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.accuracy import AccuracyEstimator
-from assay.accuracy.headline import Verdict
+from assay.accuracy.headline import AccuracyVerdict
 from assay.benchmark import Scenario
 from assay.check.left_out import Reasons
 from assay.errors import GradientError, InputError
@@ -58,7 +58,7 @@ class AccuracyTrials:
     @property
     def told(self) -> pd.DataFrame:
         """The scenarios about which the answer says something."""
-        return self.table[self.table["verdict"] != Verdict.CANNOT_TELL]
+        return self.table[self.table["verdict"] != AccuracyVerdict.CANNOT_TELL]
 
     def summary(self) -> str:
         told, total = self.told, len(self.table)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from assay.accuracy.headline import Verdict
+from assay.accuracy.headline import AccuracyVerdict
 from assay.check.gate import Gate
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def trials_figure(trials: pd.DataFrame) -> "Figure":
     figure = Figure(figsize=(6, 5), layout="constrained")
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="#888888", linestyle="--", linewidth=1, label="right")
-    unknown = (trials["verdict"] == Verdict.CANNOT_TELL).to_numpy()
+    unknown = (trials["verdict"] == AccuracyVerdict.CANNOT_TELL).to_numpy()
     told = trials[~unknown]
     reach = [told["value"] - told["lower"], told["upper"] - told["value"]]
     axes.errorbar(

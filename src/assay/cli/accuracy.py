@@ -106,7 +106,7 @@ def accuracy(
     Example: `assay accuracy live.npz --reference test.npz --network my.models:trained --least 0.9`
     """
     import assay
-    from assay.accuracy.headline import Verdict
+    from assay.accuracy.headline import AccuracyVerdict
     from assay.cli.network_reference import network_at
     from assay.statistics import check_level
 
@@ -131,7 +131,11 @@ def accuracy(
     if report:
         _write_report(found, history, report)
     _print_result(found, history, as_json)
-    status = {Verdict.HOLDS: FINE, Verdict.FALLEN: ALARM, Verdict.CANNOT_TELL: UNDECIDED}[found.verdict]
+    status = {
+        AccuracyVerdict.HOLDS: FINE,
+        AccuracyVerdict.FALLEN: ALARM,
+        AccuracyVerdict.CANNOT_TELL: UNDECIDED,
+    }[found.verdict]
     if least is None or status == UNDECIDED:
         raise typer.Exit(status)
     leave_by_gate("accuracy", (found.lower, found.upper), least)
@@ -180,9 +184,7 @@ def _answer(
     drawn, found = (None, None) if labels is None else few_labels_at(labels, len(rows.trace), classes)
     if asked.estimator is None and window is None:
         assert known is not None
-        settings: Any = {"folder": asked.folder, "level": asked.level, "seed": asked.seed}
-        if asked.network is not None:
-            settings["network"] = asked.network
+        settings: Any = {name: getattr(asked, name) for name in ("network", "folder", "level", "seed")}
         return assay.estimate_accuracy(known, rows.trace, labels=found, drawn=drawn, **settings), None
     fitted = _estimator(known, window, asked)
     if window is not None:

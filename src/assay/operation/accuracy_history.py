@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from assay.accuracy.headline import Headline, Verdict
+from assay.accuracy.headline import AccuracyVerdict, Headline
 from assay.accuracy.result import AccuracyEstimates
 from assay.storage import storable
 from assay.table import tabled
@@ -82,7 +82,9 @@ class AccuracyHistory:
         if self.latest is None:
             return "No window is full yet."
         verdicts = [one.verdict for one in self.headlines]
-        counted = [f'"{verdict}" {verdicts.count(verdict)}' for verdict in Verdict if verdict in verdicts]
+        counted = [
+            f'"{verdict}" {verdicts.count(verdict)}' for verdict in AccuracyVerdict if verdict in verdicts
+        ]
         of = "" if not self.forgotten else f" of {self.windows:,}"
         return f"The last {len(self):,}{of} windows: {', '.join(counted)}; the last one {self._now()}."
 

@@ -14,8 +14,9 @@ from assay.trace import Trace
 class AccuracyWindows:
     """Cuts a stream into windows of so many rows and asks a fitted estimator about each.
 
-    Rows that are not finite are left out: they say nothing, and a guard raises the alarm on them. Inputs are
-    not held; of a window that is not full yet, the logits and the layer that the estimator reads are.
+    Rows that are not finite are left out: they say nothing, and a guard raises the alarm on them. Of a window
+    that is not full yet, it holds the logits, the layer that the estimator reads, and inputs if the Traces
+    have any: with them, frozen and saturated inputs are seen.
     """
 
     def __init__(self, estimator: AccuracyEstimator, window: int, level: float = 0.95) -> None:
@@ -42,7 +43,9 @@ class AccuracyWindows:
         """Add rows, in order; with the features of the estimator's layers."""
         read = {layer: trace.layer(layer) for layer in self.estimator.layers}
         finite = torch.stack([torch.isfinite(rows).all(dim=1) for rows in (trace.logits, *read.values())])
-        self._waiting.append(Trace(trace.logits, read, outputs=LOGITS)[finite.all(dim=0)])
+        inputs = trace.inputs if trace.source is None else None
+        needed = Trace(trace.logits, read, inputs=inputs, outputs=LOGITS)
+        self._waiting.append(needed[finite.all(dim=0)])
         self._waiting_rows += len(self._waiting[-1])
         if self._waiting_rows < self.window:
             return

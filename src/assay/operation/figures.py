@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from assay.accuracy.headline import Verdict
+from assay.accuracy.headline import AccuracyVerdict
 from assay.volatility.figures import BLUE, ORANGE
 
 MOST_CAPS = 60
@@ -33,12 +33,12 @@ def history_figure(frame: pd.DataFrame, reference_accuracy: float) -> Figure:
     axis = figure.subplots()
     ends = frame["row"].to_numpy()
     starts = ends - frame["rows"].to_numpy()
-    unknown = (frame["verdict"] == Verdict.CANNOT_TELL).to_numpy()
+    unknown = (frame["verdict"] == AccuracyVerdict.CANNOT_TELL).to_numpy()
     for number, place in enumerate(np.flatnonzero(unknown)):
         label = "cannot tell" if number == 0 else None
         axis.axvspan(starts[place], ends[place], color="#dddddd", linewidth=0, label=label)
     # A value holds for its whole window, and a line would pretend to know what is between two of them.
-    for verdict, colour in ((Verdict.HOLDS, BLUE), (Verdict.FALLEN, ORANGE)):
+    for verdict, colour in ((AccuracyVerdict.HOLDS, BLUE), (AccuracyVerdict.FALLEN, ORANGE)):
         chosen = frame[(frame["verdict"] == verdict).to_numpy()]
         if not len(chosen):
             continue

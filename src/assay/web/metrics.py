@@ -7,7 +7,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
-from assay.accuracy.headline import Verdict
+from assay.accuracy.headline import AccuracyVerdict
 from assay.guard import Answer
 from assay.operation import AccuracyHistory, Watch
 
@@ -103,7 +103,7 @@ def _headline_gauges(history: AccuracyHistory) -> Iterable[Any]:
         "1 for the verdict about the last window, 0 for the others",
         labels=["verdict"],
     )
-    for verdict in Verdict:
+    for verdict in AccuracyVerdict:
         family.add_metric([verdict.value], float(now is not None and now.verdict == verdict))
     yield family
 
