@@ -1,6 +1,7 @@
 """`assay reshape`: accuracy in operation, from a labelled test set and operational histograms."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +11,12 @@ from assay.cli.merge import check_each_once
 from assay.cli.options import ForMachines, Report, not_negative
 from assay.cli.places import Written, write_figure
 from assay.cli.status import UNDECIDED, leave_by_gate
-from assay.errors import InputError, MissingLabelsError
+from assay.errors import InputError, MissingLabelsError, UndecidedError
 
 if TYPE_CHECKING:
-    from assay import Histogram, IndicatorEstimate, Reshaping, Trace
+    from collections.abc import Sequence
+
+    from assay import CountsEstimate, Histogram, IndicatorEstimate, Reshaping, Trace
     from assay.reshaping import Indicator
 
 
@@ -32,9 +35,12 @@ def reshape(
     least_indicator: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Gate on the interval of the first indicator; the test set needs labels."
+            min=0, max=1, help="Gate on the range of the first indicator; the test set needs labels."
         ),
     ] = None,
+    gamma: Annotated[
+        float, typer.Option(min=1, help="Factor by which odds of errors within a class may change.")
+    ] = 1.0,
     output: Annotated[Path | None, typer.Option(help="Where the result goes."), Written()] = None,
     plot: Annotated[
         Path | None, typer.Option(help="File to save the figure to (png, svg or pdf)."), Written(figure=True)
@@ -46,10 +52,13 @@ def reshape(
     ] = 0,
     as_json: ForMachines = False,
 ) -> None:
-    """Keep the part of a test set that looks like operation, and measure on it.
+    """Estimate accuracy in operation from counts: by label shift, and on the part of a test set that matches.
 
-    Exit status: 0 fine, 1 below --least-indicator, 2 wrong use, 3 that could not be decided, or no part of
-    the test set matches.
+    The gate rests on label shift: class frequencies have changed and, with --gamma, the odds of errors within
+    a class by a factor up to gamma. Where the counts do not fit that, nothing is decided.
+
+    Exit status: 0 fine, 1 below --least-indicator, 2 wrong use, 3 that could not be decided, or, without that
+    option, no part of the test set matches (or none was found in time).
 
     Example: `assay reshape test.safetensors device-1.hist device-2.hist --epsilon 0.01`
     """
@@ -60,21 +69,44 @@ def reshape(
     if indicator or least_indicator is not None:
         _expect_labels(trace, test)
     histogram = _histogram(trace, operational, layer, width)
-    try:
-        result = assay.reshape(trace, histogram, epsilon, time_limit=time_limit, seed=seed)
-    except assay.CannotMatchError as error:
-        _refuse(error, as_json)
-        raise typer.Exit(UNDECIDED) from error
-    estimates = [result.estimate(one, seed=seed) for one in chosen] if trace.labels is not None else []
-    if output:
-        assay.save(result, output)
-    if plot is not None:
-        write_figure(result.plot(), plot)
-    if report:
-        assay.write_report([result], report)
-    _report(result, estimates, as_json)
+    estimates = [
+        assay.estimate_from_counts(trace, histogram, one, seed=seed)
+        for one in (chosen if trace.labels is not None else [])
+    ]
+    result, refused = _reshaped(trace, histogram, epsilon, time_limit, seed)
+    rows = [result.estimate(one, gamma=gamma, seed=seed) for one in chosen] if estimates and result else []
+    if result is not None:
+        if output:
+            assay.save(result, output)
+        if plot is not None:
+            write_figure(result.plot(), plot)
+        if report:
+            assay.write_report([result, *rows], report)
+    _print(result, refused, rows or estimates, as_json)
     if least_indicator is not None:
-        leave_by_gate("first indicator", (estimates[0].lower, estimates[0].upper), least_indicator)
+        _leave_by_gate(estimates[0], gamma, least_indicator)
+    elif refused is not None:
+        raise typer.Exit(UNDECIDED)
+
+
+def _reshaped(
+    trace: "Trace", histogram: "Histogram", epsilon: float, time_limit: float, seed: int
+) -> "tuple[Reshaping | None, UndecidedError | None]":
+    """The reshaped test set, or why there is none."""
+    import assay
+
+    try:
+        return assay.reshape(trace, histogram, epsilon, time_limit=time_limit, seed=seed), None
+    except UndecidedError as error:
+        return None, error
+
+
+def _leave_by_gate(estimate: "CountsEstimate", gamma: float, least: float) -> None:
+    if estimate.alarm:
+        print(f"cannot decide: {estimate.requirement(least)}", file=sys.stderr)
+        raise typer.Exit(UNDECIDED)
+    print(estimate.requirement(least), file=sys.stderr)
+    leave_by_gate("first indicator", estimate.range_at(gamma), least)
 
 
 def _expect_labels(trace: "Trace", path: Path) -> None:
@@ -113,34 +145,46 @@ def _histogram(test: "Trace", paths: list[Path], layer: str, width: float) -> "H
     return total
 
 
-def _refuse(error: Any, as_json: bool) -> None:
+def _print(
+    result: "Reshaping | None",
+    refused: "UndecidedError | None",
+    estimates: "Sequence[IndicatorEstimate | CountsEstimate]",
+    as_json: bool,
+) -> None:
+    import assay
+
     if as_json:
-        facts = {
-            "status": "cannot match",
-            "smallest_epsilon": error.smallest_epsilon,
-            "least_epsilon": error.least_epsilon,
-            "cells": error.cells.to_dict(orient="records"),
-        }
+        facts = _facts(result, refused) | {"estimates": [estimate.facts() for estimate in estimates]}
         print(json.dumps(facts))
         return
-    print(f"cannot decide: {error}")
-    print(error.cells.head(10).to_string(index=False))
+    if result is not None:
+        print(result.summary())
+    if refused is not None:
+        print(f"no part of the test set matches: {refused}")
+        if isinstance(refused, assay.CannotMatchError):
+            print(refused.cells.head(10).to_string(index=False))
+    for estimate in estimates:
+        print(estimate.to_frame().to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        print(estimate.summary())
 
 
-def _report(result: "Reshaping", estimates: "list[IndicatorEstimate]", as_json: bool) -> None:
-    if as_json:
-        facts = {
+def _facts(result: "Reshaping | None", refused: "UndecidedError | None") -> dict[str, Any]:
+    import assay
+
+    if result is not None:
+        return {
             "points": len(result.kept),
             "kept": result.number_kept,
             "bound": result.bound,
             "gap": result.gap,
             "similarity": result.similarity,
             "seconds": round(result.seconds, 3),
-            "estimates": [vars(estimate) for estimate in estimates],
         }
-        print(json.dumps(facts))
-        return
-    print(result.summary())
-    for estimate in estimates:
-        print(estimate.to_frame().to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
-        print(estimate.summary())
+    if isinstance(refused, assay.CannotMatchError):
+        return {
+            "status": "cannot match",
+            "smallest_epsilon": refused.smallest_epsilon,
+            "least_epsilon": refused.least_epsilon,
+            "cells": refused.cells.to_dict(orient="records"),
+        }
+    return {"status": "out of time", "reason": str(refused)}

@@ -2,6 +2,8 @@
 
 from .bins import Bins as Bins
 from .bounds import neuron_bounds as neuron_bounds
+from .counts_estimate import CountsEstimate as CountsEstimate
+from .counts_estimate import estimate_from_counts as estimate_from_counts
 from .estimate import IndicatorEstimate as IndicatorEstimate
 from .histogram import Histogram as Histogram
 from .indicator import Indicator as Indicator

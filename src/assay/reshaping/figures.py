@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.reshaping.sensitivity import GAMMAS
 
 # Okabe and Ito's palette, which colour-blind readers can distinguish.
 COLOURS = {"operational": "#0072B2", "before": "#D55E00", "after": "#009E73", "counted": "#0072B2"}
@@ -81,6 +82,29 @@ def estimate_figure(frame: pd.DataFrame, name: str) -> Figure:
     axes.grid(axis="x", alpha=0.3)
     axes.set_title("Every way of estimating; a bar is its interval or range", fontsize=10)
     axes.set_xlabel(f"{name} (share of inputs)")
+    return figure
+
+
+def sensitivity_figure(estimate: Any) -> Figure:
+    """The range of an indicator against gamma."""
+    figure = Figure(figsize=(7, 3), layout="constrained")
+    axes = figure.add_subplot()
+    if estimate.sensitivity is not None:
+        axes.fill_between(
+            GAMMAS, estimate.sensitivity.lowers, estimate.sensitivity.uppers, color=COLOURS["operational"],
+            alpha=0.3, label="range",
+        )  # fmt: skip
+    axes.errorbar(
+        [1], [estimate.value], yerr=[[estimate.value - estimate.lower], [estimate.upper - estimate.value]],
+        fmt="o", color="black", capsize=4, label="only class frequencies changed",
+    )  # fmt: skip
+    axes.axhline(estimate.unshaped, color="grey", linestyle="--", linewidth=1, label="test set")
+    axes.set_xlim(0.95, 10)
+    axes.set_xscale("log")
+    axes.set_xticks([1, 1.5, 2, 3, 5, 10], ["1", "1.5", "2", "3", "5", "10"])
+    axes.set_xlabel("Gamma: how many times the odds of an error within a class may change")
+    axes.set_ylabel(f"{estimate.name} (share)")
+    axes.legend(fontsize="small")
     return figure
 
 

@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.engine import checked_engine
-from assay.errors import AssayError, InputError
+from assay.errors import AssayError, InputError, UndecidedError
 from assay.network import Network
 from assay.reshaping.array_types import Integers
-from assay.reshaping.estimate import IndicatorEstimate, estimated
+from assay.reshaping.counts_estimate import counts_estimate
+from assay.reshaping.estimate import LABEL_SHIFT, METHODS, IndicatorEstimate, estimated
 from assay.reshaping.histogram import Histogram
 from assay.reshaping.indicator import Indicator, accuracy
 from assay.reshaping.indicator_bootstrap import Resampling
 from assay.reshaping.mismatch import mismatch
 from assay.reshaping.occupied_bins import OccupiedBins
+from assay.reshaping.sensitivity import checked_gamma
 from assay.reshaping.similarity import portion_similarity
 from assay.reshaping.solver import SubsetProblem, certificate, solved
 from assay.statistics import check_level
@@ -80,6 +82,8 @@ class Reshaping:
         self,
         indicator: Indicator = accuracy,
         *,
+        method: str = LABEL_SHIFT,
+        gamma: float | None = None,
         level: float = 0.95,
         resamples: int = 1000,
         seed: int = 0,
@@ -89,6 +93,8 @@ class Reshaping:
         """The indicator in operation, with all that these histograms say about it; see `IndicatorEstimate`.
 
         `indicator` is `assay.accuracy`, `assay.recall(label)`, or any function of (labels, predictions).
+        `method` is "label shift", with the ends widened to odds of errors that change by a factor up to
+        `gamma`, or "kept", the paper's estimate. The table has both.
         `level` is the probability with which the interval should contain the truth, from so many bootstrap
         `resamples`. `engine` is where resampling runs: "here", "processes" or "ray", with the same result.
         """
@@ -98,6 +104,20 @@ class Reshaping:
         check_level(level)
         if resamples < 2:
             raise InputError(f"expected at least 2 resamples, got {resamples}; 1,000 are usual")
+        if method not in METHODS:
+            raise InputError(f"expected a method of {list(METHODS)}, got {method!r}")
+        if gamma is not None:
+            checked_gamma(gamma)
+        counts = counts_estimate(
+            self.cells.numpy(),
+            self.labels.numpy(),
+            self.predictions.numpy(),
+            self.operational,
+            indicator,
+            level=level,
+            resamples=resamples,
+            seed=seed,
+        )
         return estimated(
             self.occupied_bins,
             self.operational.total,
@@ -106,7 +126,9 @@ class Reshaping:
             self.labels,
             self.predictions,
             indicator,
-            level=level,
+            counts=counts,
+            method=method,
+            gamma=gamma,
             resampling=Resampling(resamples, np.random.default_rng(seed), engine),
             time_limit=time_limit,
         )
@@ -240,7 +262,7 @@ def _solve(
     if "kept" not in found:
         if "done" in found:
             raise mismatch(bins, operational, problem, time_limit, seed)
-        raise AssayError(
+        raise UndecidedError(
             f"no subset was found within {time_limit:g} s, and at most {bound:,} points can be kept; "
             "raise time_limit, or epsilon"
         )
@@ -310,14 +332,8 @@ def _check_arguments(
         )
     if not (np.isfinite(epsilon) and 0 < epsilon <= 1):
         raise InputError(f"expected epsilon above 0 and at most 1, got {epsilon}; the paper uses 0.01")
-    if not operational.total:
-        raise InputError("expected an operational histogram with at least one input, got an empty one")
+    operational.check_usable(network)
     if not len(test):
         raise InputError("expected a test set with at least one point, got none")
     if not time_limit > 0:
         raise InputError(f"expected a time_limit above 0 seconds, got {time_limit}")
-    if network is not None and network.fingerprint != operational.bins.network:
-        raise InputError(
-            f"expected a histogram of this network ({network.fingerprint}), got one of "
-            f"{operational.bins.network}; count operation with bins made for these weights"
-        )
