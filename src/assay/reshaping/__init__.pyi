@@ -5,6 +5,8 @@ from .bounds import neuron_bounds as neuron_bounds
 from .counts_estimate import CountsEstimate as CountsEstimate
 from .counts_estimate import estimate_from_counts as estimate_from_counts
 from .estimate import IndicatorEstimate as IndicatorEstimate
+from .fleet import FleetEstimates as FleetEstimates
+from .fleet import estimate_fleet as estimate_fleet
 from .histogram import Histogram as Histogram
 from .indicator import Indicator as Indicator
 from .indicator import Ratio as Ratio

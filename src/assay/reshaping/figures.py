@@ -108,6 +108,29 @@ def sensitivity_figure(estimate: Any) -> Figure:
     return figure
 
 
+def fleet_figure(fleet: Any) -> Figure:
+    """Devices by estimate with their intervals: below the target, unlike home, and the others."""
+    frame = fleet.devices.sort_values("value", ignore_index=True)
+    below = (frame["upper"] < (fleet.target or 0.0)) & ~frame["alarm"]
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    for rows, colour, label in (
+        (~below & ~frame["alarm"], COLOURS["operational"], "device"),
+        (below, COLOURS["before"], "below the target"),
+        (frame["alarm"], "grey", "unlike anything at home"),
+    ):
+        part = frame[rows]
+        if len(part):
+            axes.vlines(part.index, part["lower"], part["upper"], color=colour, alpha=0.4, linewidth=1)
+            axes.plot(part.index, part["value"], ".", color=colour, markersize=3, label=label)
+    if fleet.target is not None:
+        axes.axhline(fleet.target, color="black", linestyle="--", linewidth=1, label="target")
+    axes.set_xlabel("Devices, by estimate")
+    axes.set_ylabel(f"{fleet.name} (share)")
+    axes.legend(fontsize="small")
+    return figure
+
+
 def histogram_figure(histograms: Mapping[str, Any]) -> Figure:
     """Portions per bin of the first neurons of one or more histograms."""
     if not histograms:
