@@ -22,7 +22,7 @@ from assay.reshaping.histogram import Histogram
 from assay.reshaping.indicator import Indicator, RatioIndicator, accuracy, name_of
 from assay.reshaping.indicator_draws import IndicatorDraws, function_draws, ratio_draws
 from assay.reshaping.mixture import fitted_mixture
-from assay.reshaping.sensitivity import GAMMAS, Sensitivity
+from assay.reshaping.sensitivity import GAMMAS, Sensitivity, checked_gamma
 from assay.statistics import check_level
 from assay.storage import storable
 from assay.table import tabled
@@ -67,7 +67,13 @@ class CountsEstimate:
         return self.p_value < ALARM
 
     def range_at(self, gamma: float) -> tuple[float, float]:
-        """The interval if the odds of an error within each class may change by a factor up to gamma."""
+        """The interval if the odds of an error within each class may change by a factor up to gamma.
+
+        From 0 to 1 if the alarm is raised: counts that fit no class frequencies say nothing about errors.
+        """
+        if self.alarm:
+            checked_gamma(gamma)
+            return 0.0, 1.0
         if self.sensitivity is None:
             raise InputError(
                 f"expected an indicator with errors within a class, such as accuracy, got {self.name}; "
@@ -84,7 +90,7 @@ class CountsEstimate:
             raise InputError(f"expected a requirement between 0 and 1, got {least}")
         if self.sensitivity is None:
             raise InputError(f"expected an indicator with errors within a class, got {self.name}")
-        return self.sensitivity.breaking_gamma(least)
+        return 1.0 if self.alarm and least > 0 else self.sensitivity.breaking_gamma(least)
 
     def requirement(self, least: float) -> str:
         """The sentence for a safety case: whether the indicator stays above `least`, and unless what."""

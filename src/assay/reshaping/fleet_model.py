@@ -62,7 +62,8 @@ class FleetModel:
     def of(cls, home: HomeSet, like: Histogram) -> "FleetModel":
         """For devices that count as `like` does: as many inputs, and as much privacy noise."""
         pairs, group = np.unique(np.stack([home.conditions, home.labels]), axis=1, return_inverse=True)
-        cells = GroupedCells.of(home.bins, group.reshape(-1), pairs.shape[1], like.total)
+        # Pseudo-devices calibrate what is fitted, so that cells need not be full for every group.
+        cells = GroupedCells.of(home.bins, group.reshape(-1), pairs.shape[1], like.total, per_group=0)
         covariance = cells.covariance(cells.sizes / cells.sizes.sum(), like.total)
         covariance[np.diag_indices_from(covariance)] += cells.noise(like)
         root = whitening(covariance)

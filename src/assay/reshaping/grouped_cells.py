@@ -12,8 +12,10 @@ from assay.reshaping.array_types import Floats, Integers
 from assay.reshaping.histogram import Histogram
 from assay.reshaping.solver import Patterns
 
+POINTS_PER_GROUP = 5
+"""Neighbouring bins are pooled until a cell holds so many test points for each group, on average ..."""
 FEWEST_POINTS = 20
-"""Neighbouring bins are pooled until so many test points lie in each cell ..."""
+"""... at least so many in all ..."""
 FEWEST_INPUTS = 2.0
 """... and so many operational inputs are expected in it, if operation is like the test set."""
 
@@ -29,9 +31,16 @@ class GroupedCells:
     bins: NDArray[Any]
 
     @classmethod
-    def of(cls, bins: NDArray[Any], group: NDArray[Any], groups: int, inputs: float) -> "GroupedCells":
+    def of(
+        cls,
+        bins: NDArray[Any],
+        group: NDArray[Any],
+        groups: int,
+        inputs: float,
+        per_group: float = POINTS_PER_GROUP,
+    ) -> "GroupedCells":
         """`bins` is (points, neurons) as returned by `Bins.cells`; `inputs` are expected in operation."""
-        fewest = max(FEWEST_POINTS, FEWEST_INPUTS * len(bins) / max(inputs, 1))
+        fewest = max(FEWEST_POINTS, per_group * groups, FEWEST_INPUTS * len(bins) / max(inputs, 1))
         last_bins = tuple(_last_bins(column, fewest) for column in bins.T)
         codes = np.stack([_cells(last, column) for last, column in zip(last_bins, bins.T, strict=True)])
         patterns = Patterns(

@@ -72,10 +72,11 @@ def _block(
     for group, rows in enumerate(cells.rows):
         if not len(rows):
             continue
-        again = _drawn(np.full(count, len(rows)), len(rows), rng)
+        number = max(len(rows) - 1, 1)  # one less than there are: the variance comes out right for few
+        again = _drawn(np.full(count, number), len(rows), rng)
         live = _drawn(seen[:, group], len(rows), rng)
         drawn = np.concatenate([again, live]) @ columns[rows]
-        test[:, group], outside[:, group] = drawn[:count] / len(rows), drawn[count:] / inputs
+        test[:, group], outside[:, group] = drawn[:count] / number, drawn[count:] / inputs
         if operational.privacy:
             times[:, rows] = live
     portions = outside[:, :, :width].sum(axis=1)
