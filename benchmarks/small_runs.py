@@ -23,6 +23,7 @@ RUNS = {
     "abstraction_monitors": ["--rows 430 --repeats 1"],
     "annotation": ["--annotators 2 --labels 40 --kills 1 --pause 0"],
     "faults": [""],
+    "counts": ["trials --trials 2 --resamples 50", "table"],
     "fleet": ["--data {data}/fashion-mnist --cache {work}/fleet --devices 8 --reshaped 1"],
     "monitors": ["--only outputs odin --repeats 1"],
     "networks_people_ship": ["magika skl2onnx lightgbm"],
