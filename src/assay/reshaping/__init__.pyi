@@ -14,6 +14,9 @@ from .indicator import accuracy as accuracy
 from .indicator import recall as recall
 from .mismatch import CannotMatchError as CannotMatchError
 from .privacy import Privacy as Privacy
+from .proposal import BinsProposal as BinsProposal
+from .proposal import propose_bins as propose_bins
+from .sensitivity import Sensitivity as Sensitivity
 from .similarity import implied_kappa as implied_kappa
 from .similarity import kl_similarity as kl_similarity
 from .similarity import portion_similarity as portion_similarity

@@ -131,6 +131,20 @@ def fleet_figure(fleet: Any) -> Figure:
     return figure
 
 
+def proposal_figure(steps: pd.DataFrame) -> Figure:
+    """The standard error against the bytes a device sends, a line for each number of bins."""
+    figure = Figure(figsize=(7, 3), layout="constrained")
+    axes = figure.add_subplot()
+    for number, part in steps.groupby("bins"):
+        axes.plot(part["bytes"], part["standard_error"], ".-", label=f"{number} bins")
+    chosen = steps[steps["chosen"]]
+    axes.plot(chosen["bytes"], chosen["standard_error"], "o", color="black", fillstyle="none", label="chosen")
+    axes.set_xlabel("Bytes a device sends")
+    axes.set_ylabel("Standard error")
+    axes.legend(fontsize="small")
+    return figure
+
+
 def histogram_figure(histograms: Mapping[str, Any]) -> Figure:
     """Portions per bin of the first neurons of one or more histograms."""
     if not histograms:
