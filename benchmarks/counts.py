@@ -64,7 +64,7 @@ class Pool:
         self.bins = Bins.from_bounds(self.network, low=0.0, high=1.0, width=1.0, shape=(3, 32, 32))
 
     def drawn(self, trial: int, seed: int, shifted: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of the test set and of operation, without replacement; the classes of both differ if shifted."""
+        """Rows of the test set and of operation, without replacement; shifted: their classes differ."""
         rng = np.random.default_rng(seed + trial)
         free = np.ones(len(self.labels), bool)
         if self.subject == "gtsrb":
@@ -194,12 +194,15 @@ def trials_table(subject: str, first_seed: int) -> str:
         return f"{subject}: no trials"
     error, unshaped = ((frame[name] - frame["truth"]).abs() for name in ("value", "unshaped"))
     noise = (error - unshaped).std() / len(frame) ** 0.5
+    width = (frame["upper"] - frame["lower"]).mean() / 2
+    small, alarms = ((frame["p_value"] < limit).mean() for limit in (0.05, 0.01))
     return (
-        f"{subject}, {len(frame)} trials of seeds {first_seed}+: error {error.mean():.4f} (largest {error.max():.4f}), "
+        f"{subject}, {len(frame)} trials of seeds {first_seed}+: error {error.mean():.4f} (largest "
+        f"{error.max():.4f}), "
         f"unshaped {unshaped.mean():.4f}, difference {(error - unshaped).mean():+.4f} +- {noise:.4f}; "
-        f"interval held {_held(frame).mean():.0%}, half-width {(frame['upper'] - frame['lower']).mean() / 2:.4f}; "
+        f"interval held {_held(frame).mean():.0%}, half-width {width:.4f}; "
         f"gamma 2 held {_held(frame, 'gamma_lower', 'gamma_upper').mean():.0%}; "
-        f"p < 0.05 in {(frame['p_value'] < 0.05).mean():.0%}, alarm in {(frame['p_value'] < 0.01).mean():.0%}; "
+        f"p < 0.05 in {small:.0%}, alarm in {alarms:.0%}; "
         f"{frame['seconds'].median():.2f} s each; {frame['points'].min()} to {frame['points'].max()} points"
     )
 

@@ -2,10 +2,10 @@
 
     python benchmarks/fleet.py --data ../data/fashion-mnist --devices 1000
 
-Every device counts a histogram of ten neurons and of its predictions (class x confidence bin), and the sums of
-an AccuracyEstimator, over the inputs it sees; `assay merge` adds the histograms up. `estimate_fleet` estimates
-every device from a labelled home set (clean and perturbed images, as one would collect before shipping), also
-with privacy noise of epsilon 1. With `--reshaped N` the home set is reshaped to the first N devices, too. The
+Every device counts a histogram of ten neurons and of its predictions (class x confidence bin), and the sums
+of an AccuracyEstimator, over the inputs it sees; `assay merge` adds the histograms up. `estimate_fleet`
+estimates every device from a labelled home set (clean and perturbed images, as one would collect before
+shipping), also with privacy noise of epsilon 1. With `--reshaped N` the home set is reshaped to the first N devices, too. The
 truth is the accuracy on the inputs the devices saw, which only this script knows. Constants were fixed on the
 devices of `--first 200000`, and on MNIST; the reported devices are those from 0. A small run: `--devices 8`.
 """
@@ -165,10 +165,11 @@ def _fleet(
     error = (devices["value"] - truth).abs()
     low = truth < 0.75
     below = found.to_frame().set_index("device").loc[devices["device"], "below"].to_numpy()
-    print(f"{name}: error {error.mean():.4f} (largest {error.max():.4f}), interval held {held.mean():.1%} at a "
-          f"half-width of {(devices['upper'] - devices['lower']).mean() / 2:.3f}; {devices['alarm'].mean():.1%} "
-          f"alarms; said to be below 0.75: {below.sum()}, of which are {(below & low).sum()} of {low.sum()}; "
-          f"{seconds:.1f} s, {processor:.1f} processor seconds here")  # fmt: skip
+    width = (devices["upper"] - devices["lower"]).mean() / 2
+    print(f"{name}: error {error.mean():.4f} (largest {error.max():.4f}), interval held {held.mean():.1%} at "
+          f"a half-width of {width:.3f}; {devices['alarm'].mean():.1%} alarms; said to be below 0.75: "
+          f"{below.sum()}, which are {(below & low).sum()} of {low.sum()}; {seconds:.1f} s, {processor:.1f} "
+          "processor seconds here")  # fmt: skip
     found.plot().savefig(cache / f"{name.replace(', ', '-').replace(' ', '-')}.png", dpi=120)
     return devices["value"].to_numpy()
 

@@ -82,7 +82,10 @@ def test_the_covariance_is_that_of_simulated_portions(scene):
         )
         seen = rng.multinomial(inputs, shares)
         live = (
-            sum(grouped.indicators[rng.choice(rows, n)].sum(0) for rows, n in zip(grouped.rows, seen))
+            sum(
+                grouped.indicators[rng.choice(rows, n)].sum(0)
+                for rows, n in zip(grouped.rows, seen, strict=True)
+            )
             / inputs
         )
         drawn.append(live - again @ shares)

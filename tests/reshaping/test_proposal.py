@@ -43,7 +43,9 @@ def test_neurons_that_tell_classes_apart_come_first_and_repeats_last(test_set):
 def test_steps_give_the_variance_of_one_direct_inversion(test_set):
     search = _Search.of(test_set, "penultimate", 8, 500, assay.reshaping.accuracy, None, False, None)
     steps = search.steps(4)
-    rows = [place for neuron in steps["neuron"] for place in np.r_[list(search.cells.patterns.spans())[neuron]]]
+    rows = [
+        place for neuron in steps["neuron"] for place in np.r_[list(search.cells.patterns.spans())[neuron]]
+    ]
     portions = search.cells.portions[rows]
     information = portions.T @ np.linalg.inv(search.covariance[np.ix_(rows, rows)]) @ portions
     # The shares of the first two classes are free, the last is what is left.

@@ -125,7 +125,7 @@ def test_recall_and_any_function_are_estimated(scene):
 
 def test_estimates_that_disagree_say_so(scene):
     """Within a pattern of bins errors are as frequent as before only if classes are; here class 1 is not."""
-    test, outside, operational, _ = scene
+    test, outside, _, _ = scene
     hidden = Trace(test.logits, {"penultimate": test.layer("penultimate")[:, :1]}, test.labels)
     counts = Histogram.of(Trace(outside.logits, {"penultimate": outside.layer("penultimate")[:, :1]}), BINS)
     estimate = assay.reshape(hidden, counts, epsilon=0.02).estimate(assay.accuracy)

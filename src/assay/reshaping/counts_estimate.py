@@ -103,7 +103,10 @@ class CountsEstimate:
             return f"With {self.level:.0%} confidence {self.name} is below {least:g}."
         gamma = self.breaking_gamma(least)
         if gamma is None:
-            return f"{self.name.capitalize()} stays above {least:g} even if errors become {GAMMAS[-1]:g} times as likely."
+            return (
+                f"{self.name.capitalize()} stays above {least:g} even if errors within a class become "
+                f"{GAMMAS[-1]:g} times as likely."
+            )
         if gamma <= 1:
             return f"Cannot tell whether {self.name} is at least {least:g}: the interval contains it."
         return (
@@ -115,13 +118,13 @@ class CountsEstimate:
         """The estimate, how certain it is, and whether its assumption fits the counts."""
         text = (
             f"If only class frequencies have changed, {self.name} in operation is {self.value:.4f} "
-            f"({self.level:.0%} interval {self.lower:.4f} to {self.upper:.4f}, for the {self.inputs:,} inputs "
-            f"counted); on the test set it was {self.unshaped:.4f}. "
+            f"({self.level:.0%} interval {self.lower:.4f} to {self.upper:.4f}, for the {self.inputs:,} "
+            f"inputs counted); on the test set it was {self.unshaped:.4f}. "
         )
         if self.alarm:
             text += (
-                f"But the counts do not fit that (p = {self.p_value:.3f}): something else has changed, and the "
-                "estimate cannot be relied on. "
+                f"But the counts do not fit that (p = {self.p_value:.3f}): something else has changed, and "
+                "the estimate cannot be relied on. "
             )
         else:
             text += f"The counts fit that (p = {self.p_value:.2f}). "
@@ -173,8 +176,8 @@ def estimate_from_counts(
 ) -> CountsEstimate:
     """An indicator in operation from a labelled test set and operational counts; about a second.
 
-    `indicator` is `assay.accuracy`, `assay.recall(label)`, or any function of (labels, predictions). Bins come
-    with the histogram. With `network`, its weights must be those the histogram was counted with.
+    `indicator` is `assay.accuracy`, `assay.recall(label)`, or any function of (labels, predictions). Bins
+    come with the histogram. With `network`, its weights must be those the histogram was counted with.
     """
     if test.labels is None:
         raise MissingLabelsError("expected a test Trace with labels to estimate from, got one without")

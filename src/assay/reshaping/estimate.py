@@ -1,4 +1,4 @@
-"""An indicator in operation: by label shift, on the kept points, and bounded by all that fits the histograms."""
+"""An indicator in operation: by label shift, on the kept points, and by all that fits the histograms."""
 
 import math
 from dataclasses import dataclass, replace

@@ -108,13 +108,9 @@ def estimate_fleet(
     kinds = _kinds(named)
     calibration = _calibrated(points, kinds, pseudo_devices, seed, engine)
     fits = _fits(points, kinds, named, engine)
-    rows = []
-    for kind, (_, devices) in enumerate(kinds):
-        found = calibration[kind]
-        rows += [_row(name, named[name], fits[name], found, level) for name in devices]
-    order = {name: number for number, name in enumerate(named)}
-    frame = pd.DataFrame(sorted(rows, key=lambda row: order[row["device"]]))
-    return FleetEstimates(indicator.name, frame, level, target)
+    kind_of = {name: kind for kind, (_, names) in enumerate(kinds) for name in names}
+    rows = [_row(name, one, fits[name], calibration[kind_of[name]], level) for name, one in named.items()]
+    return FleetEstimates(indicator.name, pd.DataFrame(rows), level, target)
 
 
 class _Calibration(NamedTuple):
@@ -129,13 +125,11 @@ Kind = tuple[Histogram, list[str]]
 
 
 def _kinds(named: Mapping[str, Histogram]) -> list[Kind]:
-    """Devices whose numbers of inputs differ by less than a factor of two share a kind; its least stands in."""
+    """Devices whose numbers of inputs are within a factor of two; the one with the least stands in."""
     found: dict[Any, list[str]] = {}
     for name, histogram in named.items():
-        if histogram.total:
-            size = int(np.log2(histogram.total))
-            found.setdefault((size, histogram.privacy), []).append(name)
-    return [(min((named[name] for name in names), key=lambda one: one.total), names) for names in found.values()]
+        found.setdefault((int(np.log2(histogram.total)), histogram.privacy), []).append(name)
+    return [(named[min(names, key=lambda name: named[name].total)], names) for names in found.values()]
 
 
 class _Job(NamedTuple):
@@ -164,7 +158,7 @@ def _calibrated(
 
 
 def _pseudo_fits(home: HomeSet, likes: list[Histogram], job: _Job) -> Floats:
-    """(devices, 2): scaled errors and misfits of pseudo-devices from one half of home, fitted to the other."""
+    """(devices, 2): scaled errors and misfits of pseudo-devices from one half of home, fitted without it."""
     side = home.fold() == job.side
     there = np.ones(len(side), bool) if job.condition is None else home.conditions == job.condition
     like = likes[job.kind]
@@ -201,7 +195,9 @@ def _unit(fit: DeviceFit) -> float:
     return float(fit.misfit**MISFIT_POWER * np.sqrt(fit.value * (1 - fit.value) + VARIANCE_FLOOR))
 
 
-def _row(name: str, histogram: Histogram, fit: DeviceFit, found: _Calibration, level: float) -> dict[str, Any]:
+def _row(
+    name: str, histogram: Histogram, fit: DeviceFit, found: _Calibration, level: float
+) -> dict[str, Any]:
     # As in conformal prediction: the device itself counts as one more pseudo-device.
     place = min(int(np.ceil(level * (len(found.errors) + 1))), len(found.errors)) - 1
     half = float(np.sort(found.errors)[place]) * _unit(fit)
@@ -245,9 +241,7 @@ def _home_set(home: Trace, conditions: Any, like: Histogram, indicator: RatioInd
     if conditions is not None:
         given = np.asarray(conditions)
         if given.shape != (len(home),):
-            raise InputError(
-                f"expected one condition per home row ({len(home)}), got shape {given.shape}"
-            )
+            raise InputError(f"expected one condition per home row ({len(home)}), got shape {given.shape}")
         numbers = np.unique(given, return_inverse=True)[1].reshape(-1).astype(np.int64)
     amounts = np.stack(indicator.parts(home.labels, home.predictions), axis=1)
     if not amounts[:, 1].any():

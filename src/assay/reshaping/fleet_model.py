@@ -1,8 +1,8 @@
-"""Operation as a mixture of class x condition groups of the home set, for many devices with one set of weights.
+"""Operation as a mixture of groups of the home set, class x condition, for many devices at once.
 
-A device sees a few hundred inputs and is fitted with dozens of groups, so no formula says how far its estimate
-is off, least of all under a condition that nobody collected. Pseudo-devices say it: drawn at home under one
-condition, estimated by a model that never saw it.
+A device sees a few hundred inputs and is fitted with dozens of groups, so no formula says how far its
+estimate is off, least of all under a condition that nobody collected. Pseudo-devices say it: drawn at home
+under one condition, estimated by a model that never saw it.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class HomeSet:
         starts = np.searchsorted(self.conditions[order], self.conditions[order])
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order)) - starts
-        return place % 2 == 0
+        return np.asarray(place % 2 == 0)
 
 
 class DeviceFit(NamedTuple):

@@ -104,7 +104,7 @@ class GroupedCells:
             for ends, last in zip(self.last_bins, lasts, strict=True)
         ]
         deviation = histogram.privacy.deviation(len(self.last_bins))
-        return np.concatenate(pooled) * (deviation / histogram.total) ** 2
+        return np.asarray(np.concatenate(pooled) * (deviation / histogram.total) ** 2, np.float64)
 
     def covariance(self, shares: Floats, inputs: float) -> Floats:
         """Of the operational portions minus those expected, where groups have these shares.

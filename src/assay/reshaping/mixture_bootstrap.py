@@ -68,7 +68,7 @@ def _block(
     groups, width, inputs = cells.groups, cells.patterns.cells, operational.total
     seen = rng.multinomial(inputs, mixture.shares, count)
     test, outside = (np.zeros((count, groups, columns.shape[1])) for _ in range(2))
-    times = np.zeros((count, len(columns)), np.int64 if operational.privacy else np.bool_)
+    times = np.zeros((count if operational.privacy else 0, len(columns)), np.int64)
     for group, rows in enumerate(cells.rows):
         if not len(rows):
             continue

@@ -68,8 +68,8 @@ class BinsProposal:
         """The neurons, the bins, the bytes, and what the estimate will be worth."""
         neurons = self._chosen["neuron"].tolist()
         return (
-            f"Count {len(neurons)} neurons ({', '.join(map(str, neurons))}) in {self._chosen['bins'].iloc[0]} "
-            f"bins each: a device sends {self.bytes:,} bytes, and with {self.inputs:,} inputs the standard "
+            f"Count {len(neurons)} neurons ({', '.join(map(str, neurons))}) in "
+            f"{self._chosen['bins'].iloc[0]} bins each: a device sends {self.bytes:,} bytes, and with {self.inputs:,} inputs the standard "
             f"error of {self.name} is {self.standard_error:.4f}."
         )
 
@@ -117,9 +117,9 @@ def propose_bins(
     frame = pd.concat(steps, ignore_index=True)
     last = frame.groupby("bins", sort=True)["standard_error"].min()
     chosen = int(last.index[0])
-    for number, error in last.items():
+    for candidate, error in zip(last.index.tolist(), last.tolist(), strict=True):
         if error < (1 - WORTHWHILE) * last[chosen]:
-            chosen = int(number)
+            chosen = int(candidate)
     own = frame["bins"] == chosen
     best = frame[own]["standard_error"].idxmin()
     frame["chosen"] = own & (frame.index <= best)
@@ -191,7 +191,7 @@ class _Search:
         slope = (top - value * bottom) / float(shares @ bottom)
         influence = (numerator - value * denominator) / float(shares @ bottom)
         rest = influence - slope[labels]
-        weights = (shares / (np.maximum(cells.sizes, 1) * inputs) + (shares / np.maximum(cells.sizes, 1)) ** 2)
+        weights = shares / (np.maximum(cells.sizes, 1) * inputs) + (shares / np.maximum(cells.sizes, 1)) ** 2
         rows = len(cells.last_bins)
         first, lasts = bins.first, bins.lasts(rows)
         held = [
@@ -229,7 +229,9 @@ class _Search:
         places = [row for row in range(len(spans)) if row not in self.start]
         places = [row for row in places if spans[row].stop - spans[row].start > 1]  # others never change
         if not places:
-            raise InputError("expected neurons whose values vary over the test set, got none; use another layer")
+            raise InputError(
+                "expected neurons whose values vary over the test set, got none; use another layer"
+            )
         if len(places) <= MOST_CANDIDATES:
             return places
         errors = self._errors(spans, [], places)
@@ -239,8 +241,8 @@ class _Search:
         """The standard error of the estimate after each candidate joins the chosen ones."""
         covariance = self._with_noise(len(chosen) + 1)
         portions = self.cells.portions
-        inside = np.concatenate([np.arange(spans[row].start, spans[row].stop) for row in chosen] or [[]])
-        inside = inside.astype(np.int64)
+        parts = [np.arange(spans[row].start, spans[row].stop) for row in chosen]
+        inside = np.concatenate([np.empty(0, np.int64), *parts])
         base = np.zeros((portions.shape[1],) * 2)
         if len(inside):
             factor = np.linalg.cholesky(covariance[np.ix_(inside, inside)])

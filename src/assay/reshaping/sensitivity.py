@@ -48,8 +48,6 @@ class Sensitivity:
         return float(np.exp(np.interp(least, ends, np.log(GAMMAS[[first, first - 1]]))))
 
 
-def tilted(rate: Floats, gamma: float) -> Floats:
+def tilted(rate: Floats | float, gamma: float) -> Floats:
     """The share of hits if the odds of a miss are gamma times what they were."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found: Floats = rate / (rate + gamma * (1 - rate))
-    return found
+    return np.asarray(rate / (rate + gamma * (1 - rate)))
