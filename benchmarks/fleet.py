@@ -5,9 +5,10 @@
 Every device counts a histogram of ten neurons and of its predictions (class x confidence bin), and the sums
 of an AccuracyEstimator, over the inputs it sees; `assay merge` adds the histograms up. `estimate_fleet`
 estimates every device from a labelled home set (clean and perturbed images, as one would collect before
-shipping), also with privacy noise of epsilon 1. With `--reshaped N` the home set is reshaped to the first N devices, too. The
-truth is the accuracy on the inputs the devices saw, which only this script knows. Constants were fixed on the
-devices of `--first 200000`, and on MNIST; the reported devices are those from 0. A small run: `--devices 8`.
+shipping), also with privacy noise of epsilon 1. With `--reshaped N` the home set is reshaped to the first N
+devices, too. The truth is the accuracy on the inputs the devices saw, which only this script knows. Constants
+were fixed on the devices of `--first 200000`, and on MNIST; the reported devices are those from 0. A small
+run: `--devices 8`.
 """
 
 import argparse

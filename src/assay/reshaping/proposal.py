@@ -69,8 +69,8 @@ class BinsProposal:
         neurons = self._chosen["neuron"].tolist()
         return (
             f"Count {len(neurons)} neurons ({', '.join(map(str, neurons))}) in "
-            f"{self._chosen['bins'].iloc[0]} bins each: a device sends {self.bytes:,} bytes, and with {self.inputs:,} inputs the standard "
-            f"error of {self.name} is {self.standard_error:.4f}."
+            f"{self._chosen['bins'].iloc[0]} bins each: a device sends {self.bytes:,} bytes, and with "
+            f"{self.inputs:,} inputs the standard error of {self.name} is {self.standard_error:.4f}."
         )
 
     @tabled
@@ -202,7 +202,7 @@ class _Search:
         start = (rows - 1,) if predictions else ()
         return cls(
             number, cells, covariance, slope, float((weights[labels] * rest**2).sum()), start,
-            np.concatenate(held).astype(np.float64), privacy, inputs, tuple(int(x) for x in lasts - first + 1),
+            np.concatenate(held).astype(np.float64), privacy, inputs, tuple((lasts - first + 1).tolist()),
         )  # fmt: skip
 
     def steps(self, neurons: int) -> pd.DataFrame:
