@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import assay
 from assay import Bins, Histogram, Network, Trace
 from assay.errors import AssayError, InputError, UndecidedError
 from assay.reshaping import subset
-from assay.reshaping.solver import process
+from assay.reshaping.solver import certificate, process
 
 
 def population(count, weights, seed):
@@ -312,3 +313,23 @@ def test_each_process_loads_only_what_it_needs(imported, absent):
         [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": path}, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+def test_what_rests_on_the_word_of_highs_says_so(scene):
+    """Without the solver's own word for a number of points, the limit that is checked here is higher."""
+    result = scene[3]
+    assert result.checked_bound >= result.bound
+    trusted = replace(result, bound=result.number_kept, checked_bound=result.number_kept + 1)
+    assert "by the word of HiGHS" in trusted.summary()
+    proven = replace(result, bound=result.number_kept, checked_bound=result.number_kept)
+    assert "proven to be the most possible" in proven.summary()
+
+
+def test_a_number_that_highs_found_impossible_counts_only_if_trusted(scene):
+    test, _, operational, result = scene
+    problem, _ = result.occupied_bins.problem(operational.total, 0.02)
+    limit = certificate.single_neuron_bound(problem)
+    found = {f"exhausted-{limit}": {"number": np.array(limit)}}
+    assert subset.proven_bound(problem, found, trusting=False) == limit
+    assert subset.proven_bound(problem, found) == limit - 1
+    assert len(test) >= limit
