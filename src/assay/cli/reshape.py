@@ -69,24 +69,34 @@ def reshape(
     if indicator or least_indicator is not None:
         _expect_labels(trace, test)
     histogram = _histogram(trace, operational, layer, width)
-    estimates = [
-        assay.estimate_from_counts(trace, histogram, one, seed=seed)
-        for one in (chosen if trace.labels is not None else [])
-    ]
+    labelled = trace.labels is not None
+    estimates = [assay.estimate_from_counts(trace, histogram, one, seed=seed) for one in chosen if labelled]
     result, refused = _reshaped(trace, histogram, epsilon, time_limit, seed)
-    rows = [result.estimate(one, gamma=gamma, seed=seed) for one in chosen] if estimates and result else []
+    rows = [result.estimate(one, gamma=gamma, seed=seed) for one in chosen if labelled] if result else []
     if result is not None:
-        if output:
-            assay.save(result, output)
-        if plot is not None:
-            write_figure(result.plot(), plot)
-        if report:
-            assay.write_report([result, *rows], report)
+        _write(result, rows, output, plot, report)
     _print(result, refused, rows or estimates, as_json)
     if least_indicator is not None:
         _leave_by_gate(estimates[0], gamma, least_indicator)
     elif refused is not None:
         raise typer.Exit(UNDECIDED)
+
+
+def _write(
+    result: "Reshaping",
+    estimates: "list[IndicatorEstimate]",
+    output: Path | None,
+    plot: Path | None,
+    report: Path | None,
+) -> None:
+    import assay
+
+    if output:
+        assay.save(result, output)
+    if plot is not None:
+        write_figure(result.plot(), plot)
+    if report:
+        assay.write_report([result, *estimates], report)
 
 
 def _reshaped(

@@ -42,10 +42,7 @@ class GroupedCells:
         """`bins` is (points, neurons) as returned by `Bins.cells`; `inputs` are expected in operation."""
         fewest = max(FEWEST_POINTS, per_group * groups, FEWEST_INPUTS * len(bins) / max(inputs, 1))
         last_bins = tuple(_last_bins(column, fewest) for column in bins.T)
-        codes = np.stack([_cells(last, column) for last, column in zip(last_bins, bins.T, strict=True)])
-        patterns = Patterns(
-            codes.astype(np.min_scalar_type(int(codes.max()))), tuple(len(last) for last in last_bins)
-        )
+        patterns = _patterns(last_bins, bins)
         return cls(patterns, np.asarray(group, np.int64), groups, last_bins, bins)
 
     @cached_property
@@ -75,6 +72,10 @@ class GroupedCells:
         ]
         table: Floats = np.concatenate(counts).reshape(-1, self.groups) / np.maximum(self.sizes, 1)
         return table
+
+    def patterns_of(self, bins: NDArray[Any]) -> Patterns:
+        """Other points in these cells."""
+        return _patterns(self.last_bins, bins)
 
     def counts(self, histogram: Histogram) -> Integers:
         """The histogram's counts in these cells."""
@@ -132,6 +133,12 @@ def _last_bins(bins: NDArray[Any], fewest: float) -> Integers:
             ends.append(int(value))
             held = 0
     return np.array(ends or [int(values[-1])], np.int64)
+
+
+def _patterns(last_bins: tuple[Integers, ...], bins: NDArray[Any]) -> Patterns:
+    codes = np.stack([_cells(last, column) for last, column in zip(last_bins, bins.T, strict=True)])
+    sizes = tuple(len(last) for last in last_bins)
+    return Patterns(codes.astype(np.min_scalar_type(max(sizes))), sizes)
 
 
 def _cells(last_bins: Integers, bins: NDArray[Any]) -> Integers:

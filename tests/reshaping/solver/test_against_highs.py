@@ -125,7 +125,7 @@ def test_example_2_gives_equation_9():
     problem = problem_of(bins.T, counts, 2, 0.1)
     limits, _ = rows_of_eq_8(problem)
     cell = 2 * 5 + 4
-    order = [int(np.flatnonzero((problem.patterns.codes.T == row).all(axis=1))[0]) for row in bins]
+    order = [int(np.flatnonzero((row == problem.patterns.codes.T).all(axis=1))[0]) for row in bins]
     row = limits.toarray()[cell]
     # ct(4, B_3(D_test)) - br_1 - br_3 is what is kept of in_1 and in_3.
     assert row[order].tolist() == [1.0, 0.0, 1.0]
