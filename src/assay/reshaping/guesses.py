@@ -40,7 +40,8 @@ def guesses_from_counts(test: Trace, operational: Histogram, labelled: Trace) ->
     cells = GroupedCells.of(
         operational.bins.cells(test).numpy(), labels, int(labels.max()) + 1, operational.total
     )
-    slopes = _slopes(cells, fitted_mixture(cells, operational).shares, test)
+    hits, _ = accuracy.parts(labels, test.predictions)
+    slopes = _slopes(cells, fitted_mixture(cells, operational).shares, hits)
     mean = float(slopes @ (cells.counts(operational) / operational.total))
     known = np.clip(cells.patterns_of(operational.bins.cells(labelled).numpy()).prices(slopes), 0.0, 1.0)
     others = operational.total - len(known)
@@ -48,9 +49,8 @@ def guesses_from_counts(test: Trace, operational: Histogram, labelled: Trace) ->
     return np.concatenate([known, np.full(others, np.clip(rest, 0.0, 1.0))])
 
 
-def _slopes(cells: GroupedCells, shares: Floats, test: Trace) -> Floats:
+def _slopes(cells: GroupedCells, shares: Floats, hits: Floats) -> Floats:
     """What each cell adds to the guess: weighted least squares, each cell shrunk by one point's worth."""
-    hits, _ = accuracy.parts(test.labels, test.predictions)
     weights = (shares / np.maximum(cells.sizes, 1))[cells.group] * len(hits)
     gram = cells.patterns.gram(weights) + np.eye(cells.patterns.cells)
     return np.asarray(np.linalg.solve(gram, cells.patterns.totals(weights * hits)), np.float64)
