@@ -26,6 +26,7 @@ RUNS = {
     "accuracy_methods": ["--rows 1000 --classes 10"],
     "faults": [""],
     "few_labels": ["--draws 2"],
+    "counts": ["trials --trials 2 --resamples 50", "table"],
     "fleet": ["--data {data}/fashion-mnist --cache {work}/fleet --devices 8 --reshaped 1"],
     "monitors": ["--only outputs odin --repeats 1"],
     "networks_people_ship": ["magika skl2onnx lightgbm"],

@@ -34,6 +34,7 @@ TRAINED, NEURONS, OPERATIONAL, EPSILON = 25_000, 20, 5_300, 0.01
 TEST_SHARES = np.array([10, 5, 5, 5, 5, 5, 5, 20, 20, 20], float)
 OPERATIONAL_SHARES = np.array([13, 13, 13, 13, 13, 13, 13, 3, 3, 3], float)
 SIZES = (7_000, 10_000, 14_000, 20_000)
+RELAXATIONS = ("highs-simplex", "highs-ipm", "highs-hipo", "clarabel")
 GROWTH = (10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000)
 
 
@@ -222,7 +223,13 @@ def growth(pool: Pool, cache: Path, largest: int) -> None:
 
 
 def table(
-    pool: Pool, cache: Path, points: int, solvers: list[str], ortools: str | None, limit: float
+    pool: Pool,
+    cache: Path,
+    points: int,
+    solvers: list[str],
+    ortools: str | None,
+    others: str | None,
+    limit: float,
 ) -> None:
     """Ours beside HiGHS' relaxation and the plain program of Eq. 8 in HiGHS and in SCIP (OR-Tools)."""
     test, operational = drawn(pool, points)
@@ -235,8 +242,9 @@ def table(
         facts = {"solver": "assay", "seconds": result.seconds, "cpu_seconds": cpu_seconds() - start}
         print(json.dumps(facts | {"kept": result.number_kept, "bound": result.bound}), flush=True)
     script = str(Path(__file__).with_name("reshape_plain.py"))
-    for solver in (name for name in solvers if name in ("highs-simplex", "highs-ipm")):
-        subprocess.run([sys.executable, script, str(plain), solver, "--limit", str(limit)], check=True)
+    for solver in (name for name in solvers if name in RELAXATIONS):
+        python = others if others and solver in ("highs-hipo", "clarabel") else sys.executable
+        subprocess.run([python, script, str(plain), solver, "--limit", str(limit)], check=True)
     runs = [
         [python, script, str(plain), solver, "--limit", str(limit)]
         for solver, python in (("highs-milp", sys.executable), ("scip", ortools))
@@ -309,6 +317,7 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=GROWTH[-1], help="growth: most test points")
     parser.add_argument("--solvers", default="assay,highs-simplex,highs-ipm,highs-milp,scip", help="table")
     parser.add_argument("--limit", type=float, default=300.0, help="table: seconds per solver")
+    parser.add_argument("--others", help="table: a python that has clarabel and highspy-extras (HiPO)")
     parser.add_argument("--ortools", help="table: a python that has ortools, in its own environment")
     options = parser.parse_args()
     if options.part == "bounds":
@@ -324,7 +333,7 @@ def main() -> None:
         growth(pool, options.cache, options.largest)
     else:
         solvers = options.solvers.split(",")
-        table(pool, options.cache, options.points, solvers, options.ortools, options.limit)
+        table(pool, options.cache, options.points, solvers, options.ortools, options.others, options.limit)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-SOLVERS = ("highs-simplex", "highs-ipm", "highs-milp", "scip")
+SOLVERS = ("highs-simplex", "highs-ipm", "highs-hipo", "clarabel", "highs-milp", "scip")
+LIBRARIES = {"scip": "ortools", "clarabel": "clarabel"}  # the others are in highspy
 
 
 def rows_of(stored: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -29,27 +30,55 @@ def rows_of(stored: Any) -> tuple[np.ndarray, np.ndarray]:
     return number[rows], counts.ravel()[used] / total
 
 
-def with_highs(
-    rows: np.ndarray, portions: np.ndarray, epsilon: float, solver: str, limit: float
-) -> dict[str, Any]:
-    """Over the kept points x, with s as an extra column: the same program, one variable per point."""
-    import highspy
+def matrix_of(rows: np.ndarray, portions: np.ndarray, epsilon: float) -> Any:
+    """Columns x and s; rows "at most" and "at least" of each cell, then sum x - s."""
     from scipy import sparse
 
     points, neurons = rows.shape
-    cells = len(portions)
-    ones = np.ones(points * neurons)
     members = sparse.csc_matrix(
-        (ones, rows.ravel(), np.arange(0, points * neurons + 1, neurons)), shape=(cells, points)
+        (np.ones(points * neurons), rows.ravel(), np.arange(0, points * neurons + 1, neurons)),
+        shape=(len(portions), points),
     )
     column = lambda values: sparse.csc_matrix(values[:, None])  # noqa: E731
-    matrix = sparse.vstack(
+    return sparse.vstack(
         [
             sparse.hstack([members, column(-(portions + epsilon))]),
             sparse.hstack([members, column(-(portions - epsilon))]),
             sparse.csc_matrix(np.append(np.ones(points), -1.0)[None]),
         ]
     ).tocsc()
+
+
+def with_clarabel(rows: np.ndarray, portions: np.ndarray, epsilon: float, limit: float) -> dict[str, Any]:
+    """The relaxation, as a conic program: A x + t = b with t in a zero cone and in non-negative ones."""
+    import clarabel
+    from scipy import sparse
+
+    points, cells = len(rows), len(portions)
+    matrix = matrix_of(rows, portions, epsilon)
+    most, least, total = matrix[:cells], matrix[cells : 2 * cells], matrix[2 * cells :]
+    square = sparse.identity(points + 1, format="csc")
+    stacked = sparse.vstack([total, most, -least, -square, square[:points]]).tocsc()
+    right = np.concatenate([np.zeros(1 + 2 * cells + points + 1), np.ones(points)])
+    cones = [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(len(right) - 1)]
+    settings = clarabel.DefaultSettings()
+    settings.verbose, settings.time_limit, settings.max_threads = False, limit, 1
+    cost = np.append(np.zeros(points), -1.0)
+    empty = sparse.csc_matrix((points + 1, points + 1))
+    start, cpu = time.perf_counter(), time.process_time()
+    answer = clarabel.DefaultSolver(empty, cost, stacked, right, cones, settings).solve()
+    found = {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - cpu}
+    return found | {"kept": -answer.obj_val, "bound": -answer.obj_val_dual, "status": str(answer.status)}
+
+
+def with_highs(
+    rows: np.ndarray, portions: np.ndarray, epsilon: float, solver: str, limit: float
+) -> dict[str, Any]:
+    """Over the kept points x, with s as an extra column: the same program, one variable per point."""
+    import highspy
+
+    points, cells = len(rows), len(portions)
+    matrix = matrix_of(rows, portions, epsilon)
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = points + 1, matrix.shape[0]
     model.col_cost_ = np.append(np.zeros(points), 1.0)
@@ -69,7 +98,7 @@ def with_highs(
     highs.setOptionValue("threads", 1)
     highs.setOptionValue("time_limit", limit)
     if solver != "highs-milp":
-        highs.setOptionValue("solver", {"highs-simplex": "simplex", "highs-ipm": "ipm"}[solver])
+        highs.setOptionValue("solver", solver.removeprefix("highs-"))
     highs.passModel(model)
     start, cpu = time.perf_counter(), time.process_time()
     highs.run()
@@ -129,7 +158,7 @@ def main() -> None:
     options = parser.parse_args()
     if not options.problem.is_file():
         parser.error(f"expected a problem file, got {options.problem}; reshape.py table writes one")
-    library = "ortools" if options.solver == "scip" else "highspy"
+    library = LIBRARIES.get(options.solver, "highspy")
     if find_spec(library) is None:
         parser.error(f"{options.solver} needs {library}, which is not installed; use a Python that has it")
     with np.load(options.problem) as stored:
@@ -137,6 +166,8 @@ def main() -> None:
         epsilon = float(stored["epsilon"])
     if options.solver == "scip":
         found = with_scip(rows, portions, epsilon, options.limit)
+    elif options.solver == "clarabel":
+        found = with_clarabel(rows, portions, epsilon, options.limit)
     else:
         found = with_highs(rows, portions, epsilon, options.solver, options.limit)
     print(json.dumps({"solver": options.solver, **found}), flush=True)

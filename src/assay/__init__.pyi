@@ -62,10 +62,14 @@ from .operation import Watch as Watch
 from .report import write_report as write_report
 from .reshaping import Bins as Bins
 from .reshaping import CannotMatchError as CannotMatchError
+from .reshaping import CountsEstimate as CountsEstimate
+from .reshaping import FleetEstimates as FleetEstimates
 from .reshaping import Histogram as Histogram
 from .reshaping import IndicatorEstimate as IndicatorEstimate
 from .reshaping import Reshaping as Reshaping
 from .reshaping import ReshapingTrials as ReshapingTrials
+from .reshaping import estimate_fleet as estimate_fleet
+from .reshaping import estimate_from_counts as estimate_from_counts
 from .reshaping import implied_kappa as implied_kappa
 from .reshaping import kl_similarity as kl_similarity
 from .reshaping import neuron_bounds as neuron_bounds

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import assay
 from assay import Bins, Histogram, Trace
 from assay.cli import app
-from assay.errors import MissingLabelsError
+from assay.errors import MissingLabelsError, UndecidedError
 
 
 def saved(folder, name, share, seed, count=600):
@@ -68,7 +68,38 @@ def test_the_gate_decides_the_exit_status(folder):
     assert run(*arguments, "0.9").exit_code == 1
     undecided = run(*arguments, "0.65")
     assert undecided.exit_code == 3
+    assert "Cannot tell whether accuracy is at least 0.65" in undecided.stderr
     assert "cannot decide: the first indicator lies between" in undecided.stderr
+
+
+def test_the_gate_rests_on_gamma(folder):
+    arguments = (folder / "test.trace", folder / "live.trace", "--least-indicator", "0.5")
+    passed = run(*arguments)
+    assert passed.exit_code == 0
+    assert "Accuracy stays above 0.5 unless errors within a class become" in passed.stderr
+    assert run(*arguments, "--gamma", "3").exit_code == 3
+
+
+def test_a_solver_out_of_time_is_undecided(folder, monkeypatch):
+    def slow(*_, **__):
+        raise UndecidedError("no subset was found within 1 s")
+
+    monkeypatch.setattr(assay, "reshape", slow)
+    done = run(folder / "test.trace", folder / "0.hist")
+    assert done.exit_code == 3
+    assert "no subset was found" in done.stdout
+    gated = run(folder / "test.trace", folder / "0.hist", folder / "1.hist", "--least-indicator", "0.3")
+    assert gated.exit_code == 0
+    assert "only class frequencies" in gated.stdout
+
+
+def test_counts_that_fit_no_class_frequencies_decide_nothing(folder):
+    live = assay.load(folder / "live.trace")
+    moved = Trace(live.logits, {"penultimate": live.layer("penultimate") * 0 + 2.5}, live.labels)
+    assay.save(Histogram.of(moved, Bins(last=6)), folder / "moved.hist")
+    done = run(folder / "test.trace", folder / "moved.hist", "--least-indicator", "0.3")
+    assert done.exit_code == 3
+    assert "do not fit a change of class frequencies" in done.stderr
 
 
 @pytest.mark.parametrize("asked", [("--least-indicator", "0.9"), ("--indicator", "accuracy")])

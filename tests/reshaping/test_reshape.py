@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ from torch import nn
 
 import assay
 from assay import Bins, Histogram, Network, Trace
-from assay.errors import AssayError, InputError
+from assay.errors import AssayError, InputError, UndecidedError
 from assay.reshaping import subset
-from assay.reshaping.solver import process
+from assay.reshaping.solver import certificate, process
 
 
 def population(count, weights, seed):
@@ -66,21 +67,24 @@ def test_the_estimate_is_closer_to_the_truth_than_the_test_set(scene):
     estimate = result.estimate(assay.accuracy)
     unshaped = float(test.correct.double().mean())
     assert estimate.unshaped == pytest.approx(unshaped)
-    assert estimate.value == pytest.approx(float(test[result.kept].correct.double().mean()))
+    assert estimate.kept_value == pytest.approx(float(test[result.kept].correct.double().mean()))
+    assert (estimate.method, estimate.value) == ("label shift", estimate.counts.value)
     assert abs(estimate.value - truth) < 0.5 * abs(unshaped - truth)
     assert estimate.lower <= truth <= estimate.upper
     assert abs(estimate.weighted - truth) < 0.5 * abs(unshaped - truth)
-    assert estimate.range_lower <= min(estimate.value, estimate.weighted)
-    assert estimate.range_upper >= max(estimate.value, estimate.weighted)
+    assert estimate.range_lower <= min(estimate.kept_value, estimate.weighted)
+    assert estimate.range_upper >= max(estimate.kept_value, estimate.weighted)
     assert 0 < estimate.effective_size < len(test)
     assert estimate.weighted_similarity <= 0.02 * 1.05
-    assert list(estimate.to_frame()) == ["method", "value", "lower", "upper", "points"]
+    assert list(estimate.to_frame()) == ["method", "value", "lower", "upper", "points", "assumes"]
+    assert len(estimate.to_frame()) == 6
 
 
 def test_the_package_accuracy_estimates_what_its_indicator_does(scene):
     result = scene[3]
     named = result.estimate(assay.accuracy, resamples=50)
-    assert named == result.estimate(assay.reshaping.accuracy, resamples=50) == result.estimate(resamples=50)
+    for other in (result.estimate(assay.reshaping.accuracy, resamples=50), result.estimate(resamples=50)):
+        assert other.facts() == named.facts()
     assert isinstance(named, assay.IndicatorEstimate)
     assert (named.name, named.level) == ("accuracy", 0.95)
 
@@ -121,9 +125,29 @@ def test_recall_and_any_function_are_estimated(scene):
 
 
 def test_estimates_that_disagree_say_so(scene):
-    estimate = scene[3].estimate(assay.accuracy)
-    assert any("Other weightings" in sentence for sentence in estimate.disagreements)
+    """Within a pattern of bins errors are as frequent as before only if classes are; here class 1 is not."""
+    test, outside, _, _ = scene
+    hidden = Trace(test.logits, {"penultimate": test.layer("penultimate")[:, :1]}, test.labels)
+    counts = Histogram.of(Trace(outside.logits, {"penultimate": outside.layer("penultimate")[:, :1]}), BINS)
+    estimate = assay.reshape(hidden, counts, epsilon=0.02).estimate(assay.accuracy)
+    assert any("The kept points say" in sentence for sentence in estimate.disagreements)
     assert estimate.disagreements[0] in estimate.summary()
+
+
+def test_the_papers_estimate_is_a_method_of_its_own(scene):
+    label_shift, kept = (scene[3].estimate(method=method, resamples=50) for method in ("label shift", "kept"))
+    assert (kept.value, kept.lower, kept.upper) == (kept.kept_value, kept.kept_lower, kept.kept_upper)
+    assert kept.kept_value == label_shift.kept_value != label_shift.value
+    with pytest.raises(InputError, match="a method of"):
+        scene[3].estimate(method="luck")
+
+
+def test_gamma_widens_the_ends(scene):
+    plain, wider = (scene[3].estimate(gamma=gamma, resamples=100) for gamma in (None, 1.5))
+    assert wider.lower < plain.lower < plain.value == wider.value < plain.upper < wider.upper
+    assert (wider.lower, wider.upper) == plain.counts.range_at(1.5)
+    with pytest.raises(InputError, match="expected a gamma from 1"):
+        scene[3].estimate(gamma=0.5)
 
 
 def test_no_error_among_few_points_is_not_taken_for_none(scene):
@@ -254,7 +278,7 @@ def test_a_solver_that_overruns_is_ended(scene, monkeypatch, tmp_path):
             workers.append(self)
 
     monkeypatch.setattr(process.subprocess, "Popen", Recorded)
-    with pytest.raises(AssayError, match=r"no subset was found within 0\.5 s"):
+    with pytest.raises(UndecidedError, match=r"no subset was found within 0\.5 s"):
         assay.reshape(scene[0], scene[2], epsilon=0.02, time_limit=0.5)
     assert [worker.returncode for worker in workers] == [-signal.SIGKILL]
 
@@ -289,3 +313,23 @@ def test_each_process_loads_only_what_it_needs(imported, absent):
         [sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": path}, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+def test_what_rests_on_the_word_of_highs_says_so(scene):
+    """Without the solver's own word for a number of points, the limit that is checked here is higher."""
+    result = scene[3]
+    assert result.checked_bound >= result.bound
+    trusted = replace(result, bound=result.number_kept, checked_bound=result.number_kept + 1)
+    assert "by the word of HiGHS" in trusted.summary()
+    proven = replace(result, bound=result.number_kept, checked_bound=result.number_kept)
+    assert "proven to be the most possible" in proven.summary()
+
+
+def test_a_number_that_highs_found_impossible_counts_only_if_trusted(scene):
+    test, _, operational, result = scene
+    problem, _ = result.occupied_bins.problem(operational.total, 0.02)
+    limit = certificate.single_neuron_bound(problem)
+    found = {f"exhausted-{limit}": {"number": np.array(limit)}}
+    assert subset.proven_bound(problem, found, trusting=False) == limit
+    assert subset.proven_bound(problem, found) == limit - 1
+    assert len(test) >= limit

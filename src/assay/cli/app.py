@@ -16,6 +16,7 @@ from assay.cli.benchmark import benchmark
 from assay.cli.check import check
 from assay.cli.demo import demo
 from assay.cli.extras import with_extras
+from assay.cli.fleet import fleet
 from assay.cli.merge import merge
 from assay.cli.mira import mira
 from assay.cli.observe import observe
@@ -65,6 +66,7 @@ COMMANDS = (
     benchmark,
     check,
     demo,
+    fleet,
     merge,
     mira,
     observe,

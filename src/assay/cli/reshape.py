@@ -1,5 +1,7 @@
 """`assay reshape`: accuracy in operation, from a labelled test set and operational histograms."""
 
+import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +12,12 @@ from assay.cli.merge import check_each_once
 from assay.cli.options import ForMachines, Report, not_negative, within
 from assay.cli.places import Written, write_figure
 from assay.cli.status import UNDECIDED, leave_by_gate
-from assay.errors import InputError, MissingLabelsError
+from assay.errors import InputError, MissingLabelsError, UndecidedError
 
 if TYPE_CHECKING:
-    from assay import Histogram, IndicatorEstimate, Reshaping, Trace
+    from collections.abc import Sequence
+
+    from assay import CountsEstimate, Histogram, IndicatorEstimate, Reshaping, Trace
     from assay.reshaping import Indicator
 
 
@@ -32,10 +36,16 @@ def reshape(
     least_indicator: Annotated[
         float | None,
         typer.Option(
-            help="Gate on the interval of the first indicator; the test set needs labels.",
+            help="Gate on the range of the first indicator; the test set needs labels.",
             callback=within(0, 1),
         ),
     ] = None,
+    gamma: Annotated[
+        float,
+        typer.Option(
+            help="Factor by which odds of errors within a class may change.", callback=within(1, math.inf)
+        ),
+    ] = 1.0,
     output: Annotated[Path | None, typer.Option(help="Where the result goes."), Written()] = None,
     plot: Annotated[
         Path | None, typer.Option(help="File to save the figure to (png, svg or pdf)."), Written(figure=True)
@@ -47,10 +57,13 @@ def reshape(
     ] = 0,
     as_json: ForMachines = False,
 ) -> None:
-    """Keep the part of a test set that looks like operation, and measure on it.
+    """Estimate accuracy in operation from counts: by label shift, and on the part of a test set that matches.
 
-    Exit status: 0 fine, 1 below --least-indicator, 2 wrong use, 3 that could not be decided, or no part of
-    the test set matches.
+    The gate rests on label shift: class frequencies have changed and, with --gamma, the odds of errors within
+    a class by a factor up to gamma. Where the counts do not fit that, nothing is decided.
+
+    Exit status: 0 fine, 1 below --least-indicator, 2 wrong use, 3 that could not be decided, or, without that
+    option, no part of the test set matches (or none was found in time).
 
     Example: `assay reshape test.safetensors device-1.hist device-2.hist --epsilon 0.01`
     """
@@ -61,21 +74,54 @@ def reshape(
     if indicator or least_indicator is not None:
         _expect_labels(trace, test)
     histogram = _histogram(trace, operational, layer, width)
-    try:
-        result = assay.reshape(trace, histogram, epsilon, time_limit=time_limit, seed=seed)
-    except assay.CannotMatchError as error:
-        _refuse(error, as_json)
-        raise typer.Exit(UNDECIDED) from error
-    estimates = [result.estimate(one, seed=seed) for one in chosen] if trace.labels is not None else []
+    labelled = trace.labels is not None
+    estimates = [assay.estimate_from_counts(trace, histogram, one, seed=seed) for one in chosen if labelled]
+    result, refused = _reshaped(trace, histogram, epsilon, time_limit, seed)
+    rows = [result.estimate(one, gamma=gamma, seed=seed) for one in chosen if labelled] if result else []
+    if result is not None:
+        _write(result, rows, output, plot, report)
+    _print(result, refused, rows or estimates, as_json)
+    if least_indicator is not None:
+        _leave_by_gate(estimates[0], gamma, least_indicator)
+    elif refused is not None:
+        raise typer.Exit(UNDECIDED)
+
+
+def _write(
+    result: "Reshaping",
+    estimates: "list[IndicatorEstimate]",
+    output: Path | None,
+    plot: Path | None,
+    report: Path | None,
+) -> None:
+    import assay
+
     if output:
         assay.save(result, output)
     if plot is not None:
         write_figure(result.plot(), plot)
     if report:
-        assay.write_report([result], report)
-    _report(result, estimates, as_json)
-    if least_indicator is not None:
-        leave_by_gate("first indicator", (estimates[0].lower, estimates[0].upper), least_indicator)
+        assay.write_report([result, *estimates], report)
+
+
+def _reshaped(
+    trace: "Trace", histogram: "Histogram", epsilon: float, time_limit: float, seed: int
+) -> "tuple[Reshaping | None, UndecidedError | None]":
+    """The reshaped test set, or why there is none."""
+    import assay
+
+    try:
+        return assay.reshape(trace, histogram, epsilon, time_limit=time_limit, seed=seed), None
+    except UndecidedError as error:
+        return None, error
+
+
+def _leave_by_gate(estimate: "CountsEstimate", gamma: float, least: float) -> None:
+    if estimate.alarm:
+        print(f"cannot decide: {estimate.requirement(least)}", file=sys.stderr)
+        raise typer.Exit(UNDECIDED)
+    print(estimate.requirement(least), file=sys.stderr)
+    leave_by_gate("first indicator", estimate.range_at(gamma), least)
 
 
 def _expect_labels(trace: "Trace", path: Path) -> None:
@@ -114,34 +160,46 @@ def _histogram(test: "Trace", paths: list[Path], layer: str, width: float) -> "H
     return total
 
 
-def _refuse(error: Any, as_json: bool) -> None:
+def _print(
+    result: "Reshaping | None",
+    refused: "UndecidedError | None",
+    estimates: "Sequence[IndicatorEstimate | CountsEstimate]",
+    as_json: bool,
+) -> None:
+    import assay
+
     if as_json:
-        facts = {
-            "status": "cannot match",
-            "smallest_epsilon": error.smallest_epsilon,
-            "least_epsilon": error.least_epsilon,
-            "cells": error.cells.to_dict(orient="records"),
-        }
+        facts = _facts(result, refused) | {"estimates": [estimate.facts() for estimate in estimates]}
         print_json(facts)
         return
-    print(f"cannot decide: {error}")
-    print(error.cells.head(10).to_string(index=False))
+    if result is not None:
+        print(result.summary())
+    if refused is not None:
+        print(f"no part of the test set matches: {refused}")
+        if isinstance(refused, assay.CannotMatchError):
+            print(refused.cells.head(10).to_string(index=False))
+    for estimate in estimates:
+        print(estimate.to_frame().to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
+        print(estimate.summary())
 
 
-def _report(result: "Reshaping", estimates: "list[IndicatorEstimate]", as_json: bool) -> None:
-    if as_json:
-        facts = {
+def _facts(result: "Reshaping | None", refused: "UndecidedError | None") -> dict[str, Any]:
+    import assay
+
+    if result is not None:
+        return {
             "points": len(result.kept),
             "kept": result.number_kept,
             "bound": result.bound,
             "gap": result.gap,
             "similarity": result.similarity,
             "seconds": round(result.seconds, 3),
-            "estimates": [vars(estimate) for estimate in estimates],
         }
-        print_json(facts)
-        return
-    print(result.summary())
-    for estimate in estimates:
-        print(estimate.to_frame().to_string(index=False, float_format="{:.4f}".format, na_rep="-"))
-        print(estimate.summary())
+    if isinstance(refused, assay.CannotMatchError):
+        return {
+            "status": "cannot match",
+            "smallest_epsilon": refused.smallest_epsilon,
+            "least_epsilon": refused.least_epsilon,
+            "cells": refused.cells.to_dict(orient="records"),
+        }
+    return {"status": "out of time", "reason": str(refused)}

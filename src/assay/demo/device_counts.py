@@ -39,9 +39,9 @@ def device_counts(setting: Setting) -> Section:
         f"{float(operational.correct.double().mean()):.4f}."
     )
     advice = (
-        "If images may not leave the device, let it send counts (assay reshape). Report the estimate with "
-        "its interval; if the range of everything that fits is wide, count more neurons or narrower bins "
-        "before you rest a safety case on it."
+        "If images may not leave the device, let it send counts (assay reshape). Report the label shift "
+        "estimate with its interval, whether the counts fit it, and the gamma at which your requirement "
+        "breaks. For many devices there is assay.estimate_fleet."
     )
     return Section(
         "What the counts of a device say",

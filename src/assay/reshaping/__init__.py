@@ -12,7 +12,13 @@ stands for what happens in operation.
 | similarity | when two histograms are similar (Definitions 2 and 3) |
 | subset, occupied_bins, mismatch | which test points are kept (Definition 4), and why none can be |
 | solver/ | the solver; it needs no torch |
-| indicator, estimate, indicator_bootstrap, weighting | what follows for accuracy, and how certain it is |
+| indicator | accuracy, recall, and indicators of your own |
+| counts_estimate, sensitivity | label shift fitted to the histograms, its test, and the range for gamma |
+| grouped_cells, mixture, simplex, mixture_bootstrap, indicator_draws | how it is fitted and drawn again |
+| fleet, fleet_model | every device of a fleet |
+| guesses | counts beside a few labels |
+| proposal | which neurons and bins to count |
+| estimate, indicator_bootstrap, weighting | every estimate side by side; the kept points' own |
 | trials | whether reshaping brings classes closer, over many trials |
 | figures | Figs. 3, 4a and 4b |
 

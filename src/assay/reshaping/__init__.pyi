@@ -2,7 +2,12 @@
 
 from .bins import Bins as Bins
 from .bounds import neuron_bounds as neuron_bounds
+from .counts_estimate import CountsEstimate as CountsEstimate
+from .counts_estimate import estimate_from_counts as estimate_from_counts
 from .estimate import IndicatorEstimate as IndicatorEstimate
+from .fleet import FleetEstimates as FleetEstimates
+from .fleet import estimate_fleet as estimate_fleet
+from .guesses import guesses_from_counts as guesses_from_counts
 from .histogram import Histogram as Histogram
 from .indicator import Indicator as Indicator
 from .indicator import Ratio as Ratio
@@ -10,6 +15,9 @@ from .indicator import accuracy as accuracy
 from .indicator import recall as recall
 from .mismatch import CannotMatchError as CannotMatchError
 from .privacy import Privacy as Privacy
+from .proposal import BinsProposal as BinsProposal
+from .proposal import propose_bins as propose_bins
+from .sensitivity import Sensitivity as Sensitivity
 from .similarity import implied_kappa as implied_kappa
 from .similarity import kl_similarity as kl_similarity
 from .similarity import portion_similarity as portion_similarity

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.network import Network
+from assay.reshaping.array_types import Integers
 from assay.reshaping.bounds import Limit, neuron_bounds
 from assay.storage import storable
 from assay.trace import Trace
@@ -31,6 +32,8 @@ class Bins:
     is a layer's name or several; `neurons` picks indices (one tuple per layer where there are several), None
     takes all. With `overflow`, values outside are counted below and above instead of being refused.
     `network` is the fingerprint of the network these bins were made for; None where they were made by hand.
+    With `confidences` (edges) and `classes`, one more row is counted: predicted class x confidence bin; see
+    `with_predictions`.
 
     >>> bins = Bins(origin=0.0, width=3.0, last=5)
     >>> trace = Trace(torch.zeros(1, 2), {"penultimate": torch.tensor([[0.0, 3.0, 3.1, 18.0]])})
@@ -45,9 +48,11 @@ class Bins:
     neurons: NeuronIndices | tuple[NeuronIndices, ...] = None
     overflow: bool = False
     network: str | None = None
+    confidences: tuple[float, ...] | None = None
+    classes: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("origin", "width", "last", "layer", "neurons"):
+        for name in ("origin", "width", "last", "layer", "neurons", "confidences"):
             object.__setattr__(self, name, _as_tuples(getattr(self, name)))
         widths, lasts = np.atleast_1d(self.width), np.atleast_1d(self.last)
         if not (np.isfinite(widths).all() and (widths > 0).all()):
@@ -58,6 +63,8 @@ class Bins:
             raise InputError(f"expected a finite origin, got {self.origin}; bound the inputs first")
         if (lasts < 0).any() or (lasts != lasts.astype(np.int64)).any():
             raise InputError(f"expected the number of the last bin (0 or more), got last={self.last}")
+        if (self.confidences is None) != (self.classes is None):
+            raise InputError("expected confidences and classes together, or neither; use with_predictions")
         if (
             isinstance(self.layer, tuple)
             and self.neurons is not None
@@ -135,14 +142,50 @@ class Bins:
         margins = margin * (highs - lows if per_neuron else highs.max() - lows.min())
         return unplaced._spanning(lows - margins, highs + margins, per_neuron)
 
+    def with_predictions(self, trace: Trace, confidence_bins: int = 5) -> "Bins":
+        """These bins and one more row to count: the predicted class x the confidence of the prediction.
+
+        The edges are those that put equally many predictions of the Trace into each confidence bin.
+        """
+        if confidence_bins < 1:
+            raise InputError(f"expected at least 1 confidence bin, got {confidence_bins}")
+        if not len(trace):
+            raise InputError("expected a Trace with at least one row to take confidences from, got none")
+        confidences = trace.probabilities.amax(dim=1).double().numpy()
+        inner = np.quantile(confidences, np.arange(1, confidence_bins) / confidence_bins)
+        edges = tuple(float(edge) for edge in np.unique(inner))
+        return replace(self, confidences=edges, classes=trace.logits.shape[1])
+
     @property
     def layers(self) -> tuple[str, ...]:
         return (self.layer,) if isinstance(self.layer, str) else self.layer
 
     @property
     def longest(self) -> int:
-        """The highest bin number of any neuron."""
-        return int(np.max(self.last))
+        """The highest bin number of any row."""
+        return max(int(np.max(self.last)), self._prediction_cells - 1)
+
+    @property
+    def first(self) -> int:
+        """The lowest bin number: -1 where values below all bins are counted."""
+        return -1 if self.overflow else 0
+
+    def lasts(self, rows: int) -> Integers:
+        """The last bin number of each of so many rows, overflow bins included."""
+        neurons = rows - (self.classes is not None)
+        found = np.broadcast_to(np.asarray(self.last, np.int64), (neurons,))
+        found = np.full(neurons, self.longest + 1) if self.overflow else found
+        return np.append(found, [self._prediction_cells - 1] if self.classes is not None else []).astype(
+            np.int64
+        )
+
+    @property
+    def _prediction_cells(self) -> int:
+        return (
+            0
+            if self.classes is None or self.confidences is None
+            else self.classes * (len(self.confidences) + 1)
+        )
 
     def values(self, trace: Trace) -> Tensor:
         """(rows, neurons): the watched values of a Trace, in double precision."""
@@ -165,16 +208,35 @@ class Bins:
         self._check_outside(values, below, above)
         cells[below] = -1
         cells[above] = self.longest + 1
-        return cells.long()
+        return torch.cat([cells.long(), *self._prediction_column(trace)], dim=1)
 
-    def edges(self, neuron: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """c, c + Delta, ... of one neuron, numbered among the watched ones."""
+    def _prediction_column(self, trace: Trace) -> list[Tensor]:
+        """Predicted class x confidence bin, where it is counted."""
+        if self.confidences is None or self.classes is None:
+            return []
+        if trace.logits.shape[1] != self.classes:
+            raise InputError(
+                f"expected a network with {self.classes} classes as in the bins, got {trace.logits.shape[1]}"
+            )
+        confidences = trace.probabilities.amax(dim=1).double()
+        place = torch.searchsorted(torch.tensor(self.confidences, dtype=torch.float64), confidences)
+        return [(trace.predictions.long() * (len(self.confidences) + 1) + place)[:, None]]
+
+    def edges(self, neuron: int, rows: int | None = None) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """c, c + Delta, ... of one neuron, numbered among the watched ones.
+
+        The row of predictions, the last of `rows`, has the numbers of its cells.
+        """
+        if self.classes is not None and rows is not None and neuron == rows - 1:
+            return np.arange(self._prediction_cells + 1, dtype=np.float64)
         origin, width, last = (np.atleast_1d(value) for value in (self.origin, self.width, self.last))
         pick = [neuron if len(value) > 1 else 0 for value in (origin, width, last)]
         return np.asarray(origin[pick[0]] + width[pick[1]] * np.arange(last[pick[2]] + 2), np.float64)
 
     def names(self, count: int) -> list[str]:
         """Layer and index of each watched neuron, for tables and figures."""
+        if self.classes is not None:
+            return [*replace(self, classes=None, confidences=None).names(count - 1), "prediction"]
         if len(self.layers) == 1:
             indices = range(count) if self.neurons is None else self.neurons
             return [f"{self.layers[0]}[{index}]" for index in indices]

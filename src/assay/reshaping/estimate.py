@@ -1,4 +1,4 @@
-"""An indicator in operation: estimated on the kept points, and bounded by all that fits the histograms."""
+"""An indicator in operation: by label shift, on the kept points, and by all that fits the histograms."""
 
 import math
 from dataclasses import dataclass, replace
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.reshaping.array_types import Floats
+from assay.reshaping.counts_estimate import CountsEstimate
 from assay.reshaping.indicator import Indicator, RatioIndicator, name_of
 from assay.reshaping.indicator_bootstrap import KeptPoints, Resampling, bootstrap_function, bootstrap_ratio
 from assay.reshaping.occupied_bins import OccupiedBins
@@ -27,26 +28,38 @@ MOST_FUNCTION_RESAMPLES = 200  # an indicator of your own may be slow
 WEIGHTED_RESAMPLES = 50
 
 
-@storable("IndicatorEstimate")
+LABEL_SHIFT, KEPT = "label shift", "kept"
+METHODS = (LABEL_SHIFT, KEPT)
+
+
+@storable("IndicatorEstimate", version=2)
 @dataclass(frozen=True)
 class IndicatorEstimate:
-    """An indicator in operation, estimated in three ways from the same histograms.
+    """An indicator in operation, estimated in several ways from the same histograms.
 
-    `value` with `lower` and `upper`: on the kept points (the paper's estimate), with a bootstrap interval at
-    `level` that covers chance and the lean towards the old test set that epsilon allows. `weighted`: by
-    entropy balancing, worth `effective_size` equally weighted points. `range_lower`, `range_upper`: the least
-    and greatest value over all weightings of the test points whose portions lie within epsilon of operation,
-    proven up to rounding; None if the indicator is not a ratio of sums. `unshaped`: on the whole test set.
+    `value` with `lower` and `upper` at `level` are those of `method`: "label shift" (class frequencies have
+    changed and nothing else; details in `counts`), with ends for `gamma` if there is one, or "kept" (the
+    paper's). `kept_value`, `kept_lower`, `kept_upper`: on the kept points, with a bootstrap interval that
+    covers chance and the lean towards the old test set that epsilon allows. `weighted`: by entropy balancing,
+    worth `effective_size` equally weighted points. `range_lower`, `range_upper`: the least and greatest value
+    over all weightings of the test points whose portions lie within epsilon of operation, proven up to
+    rounding; None if the indicator is not a ratio of sums. `unshaped`: on the whole test set.
     """
 
     title = "Indicator in operation"
 
     name: str
+    method: str
     value: float
     lower: float
     upper: float
     level: float
+    gamma: float | None
+    counts: CountsEstimate
     kept: int
+    kept_value: float
+    kept_lower: float
+    kept_upper: float
     unshaped: float
     weighted: float
     effective_size: float
@@ -59,51 +72,61 @@ class IndicatorEstimate:
     def disagreements(self) -> list[str]:
         """One sentence for each way in which the estimates contradict one another."""
         sentences = []
-        if not self.lower <= self.weighted <= self.upper:
+        if not self.counts.lower <= self.kept_value <= self.counts.upper:
             sentences.append(
-                f"The weighted estimate ({self.weighted:.4f}) lies outside the interval of the kept points."
+                f"The kept points say {self.kept_value:.4f}, outside the interval of label shift: they take "
+                "errors to be as frequent within a pattern of bins as in the test set, which a change of "
+                "class frequencies breaks."
             )
         if self.weighted_similarity > self.epsilon * 1.05:
             sentences.append(
                 f"With weights, portions still differ by {self.weighted_similarity:.4f} (allowed: "
                 f"{self.epsilon:g})."
             )
-        if self.range_lower is not None and self.range_upper is not None:
-            span, interval = self.range_upper - self.range_lower, self.upper - self.lower
-            if span > max(2 * interval, 0.01):
-                sentences.append(
-                    "Other weightings fit the histograms equally well and differ by more than the interval: "
-                    f"a safety case should assume the worst, {self.range_lower:.4f}."
-                )
         return sentences
 
     def summary(self) -> str:
         """The estimate, how certain it is, and what contradicts it."""
         text = (
-            f"In operation, {self.name} is estimated at {self.value:.4f} ({self.level:.0%} interval "
-            f"{self.lower:.4f} to {self.upper:.4f}, from {self.kept:,} kept points); on the whole test set "
-            f"it was {self.unshaped:.4f}, and with weights it is {self.weighted:.4f} (worth "
-            f"{self.effective_size:,.0f} equally weighted points). "
+            f"{self.counts.summary()} On the {self.kept:,} kept points, the paper's estimate, it is "
+            f"{self.kept_value:.4f} ({self.kept_lower:.4f} to {self.kept_upper:.4f}), and with weights "
+            f"{self.weighted:.4f} (worth {self.effective_size:,.0f} equally weighted points). "
         )
         if self.range_lower is not None and self.range_upper is not None:
             text += (
-                f"Everything that fits the histograms lies between {self.range_lower:.4f} and "
-                f"{self.range_upper:.4f}. "
+                f"Without any assumption, everything that fits the histograms lies between "
+                f"{self.range_lower:.4f} and {self.range_upper:.4f}. "
             )
-        return text + (" ".join(self.disagreements) or "The estimates agree.")
+        return (text + " ".join(self.disagreements)).strip()
 
     @tabled
     def to_frame(self) -> pd.DataFrame:
-        """A row per way of estimating: method, value, lower, upper, points."""
-        rows: list[tuple[str, float, float | None, float | None, float | None]] = [
-            ("whole test set", self.unshaped, None, None, None),
-            ("kept points", self.value, self.lower, self.upper, float(self.kept)),
-            ("entropy balancing", self.weighted, None, None, self.effective_size),
-            ("all weightings within epsilon", math.nan, self.range_lower, self.range_upper, None),
+        """A row per way of estimating: method, value, lower, upper, points, and what it assumes."""
+        counts, nan = self.counts, math.nan
+        rows: list[tuple[str, float, float | None, float | None, float | None, str]] = [
+            ("whole test set", self.unshaped, None, None, None, "nothing has changed"),
+            (LABEL_SHIFT, counts.value, counts.lower, counts.upper, None, "only class frequencies changed"),
         ]
-        return pd.DataFrame(rows, columns=["method", "value", "lower", "upper", "points"]).astype(
+        if counts.sensitivity is not None:
+            gamma = self.gamma or 2.0
+            ends = counts.range_at(gamma)
+            words = f"and odds of errors within a class, by a factor up to {gamma:g}"
+            rows.append((f"label shift, gamma {gamma:g}", nan, *ends, None, words))
+        same = "same errors within a pattern of bins"
+        rows += [
+            ("kept points", self.kept_value, self.kept_lower, self.kept_upper, float(self.kept), same),
+            ("entropy balancing", self.weighted, None, None, self.effective_size, same),
+            ("all weightings within epsilon", nan, self.range_lower, self.range_upper, None, "nothing"),
+        ]
+        columns = ["method", "value", "lower", "upper", "points", "assumes"]
+        return pd.DataFrame(rows, columns=columns).astype(
             dict.fromkeys(("value", "lower", "upper", "points"), float)
         )
+
+    def facts(self) -> dict[str, Any]:
+        """Every number, as plain values for machines."""
+        own = {name: value for name, value in vars(self).items() if name != "counts"}
+        return own | {"label_shift": self.counts.facts()}
 
     def plot(self) -> "Figure":
         """The estimates and their intervals, one above the other."""
@@ -121,7 +144,9 @@ def estimated(
     predictions: Tensor,
     indicator: Indicator,
     *,
-    level: float,
+    counts: CountsEstimate,
+    method: str,
+    gamma: float | None,
     resampling: Resampling,
     time_limit: float,
 ) -> IndicatorEstimate:
@@ -134,14 +159,18 @@ def estimated(
         found = _ratio_values(indicator, points, resampling, time_limit)
     else:
         found = _function_values(indicator, points, resampling)
-    lower, upper = percentile_interval(found.draws, level)
+    lower, upper = percentile_interval(found.draws, counts.level)
+    on_kept = found.value, min(lower, found.value), max(upper, found.value)
+    ends = (counts.lower, counts.upper) if gamma is None else counts.range_at(gamma)
     return IndicatorEstimate(
         name_of(indicator),
-        found.value,
-        min(lower, found.value),
-        max(upper, found.value),
-        level,
+        method,
+        *(on_kept if method == KEPT else (counts.value, *ends)),
+        counts.level,
+        gamma,
+        counts,
         len(points.kept),
+        *on_kept,
         found.unshaped,
         found.weighted,
         float(1 / (weights**2).sum()),  # Kish: as informative as so many points of equal weight

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.reshaping.sensitivity import GAMMAS
 
 # Okabe and Ito's palette, which colour-blind readers can distinguish.
 COLOURS = {"operational": "#0072B2", "before": "#D55E00", "after": "#009E73", "counted": "#0072B2"}
@@ -81,6 +82,66 @@ def estimate_figure(frame: pd.DataFrame, name: str) -> Figure:
     axes.grid(axis="x", alpha=0.3)
     axes.set_title("Every way of estimating; a bar is its interval or range", fontsize=10)
     axes.set_xlabel(f"{name} (share of inputs)")
+    return figure
+
+
+def sensitivity_figure(estimate: Any) -> Figure:
+    """The range of an indicator against gamma."""
+    figure = Figure(figsize=(7, 3), layout="constrained")
+    axes = figure.add_subplot()
+    if estimate.sensitivity is not None:
+        axes.fill_between(
+            GAMMAS, estimate.sensitivity.lowers, estimate.sensitivity.uppers, color=COLOURS["operational"],
+            alpha=0.3, label="range",
+        )  # fmt: skip
+    axes.errorbar(
+        [1], [estimate.value], yerr=[[estimate.value - estimate.lower], [estimate.upper - estimate.value]],
+        fmt="o", color="black", capsize=4, label="only class frequencies changed",
+    )  # fmt: skip
+    axes.axhline(estimate.unshaped, color="grey", linestyle="--", linewidth=1, label="test set")
+    axes.set_xlim(0.95, 10)
+    axes.set_xscale("log")
+    axes.set_xticks([1, 1.5, 2, 3, 5, 10], ["1", "1.5", "2", "3", "5", "10"])
+    axes.set_xlabel("Gamma: how many times the odds of an error within a class may change")
+    axes.set_ylabel(f"{estimate.name} (share)")
+    axes.legend(fontsize="small")
+    return figure
+
+
+def fleet_figure(fleet: Any) -> Figure:
+    """Devices by estimate with their intervals: below the target, unlike home, and the others."""
+    frame = fleet.devices.sort_values("value", ignore_index=True)
+    below = (frame["upper"] < (fleet.target or 0.0)) & ~frame["alarm"]
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    for rows, colour, label in (
+        (~below & ~frame["alarm"], COLOURS["operational"], "device"),
+        (below, COLOURS["before"], "below the target"),
+        (frame["alarm"], "grey", "unlike anything at home"),
+    ):
+        part = frame[rows]
+        if len(part):
+            axes.vlines(part.index, part["lower"], part["upper"], color=colour, alpha=0.4, linewidth=1)
+            axes.plot(part.index, part["value"], ".", color=colour, markersize=3, label=label)
+    if fleet.target is not None:
+        axes.axhline(fleet.target, color="black", linestyle="--", linewidth=1, label="target")
+    axes.set_xlabel("Devices, by estimate")
+    axes.set_ylabel(f"{fleet.name} (share)")
+    axes.legend(fontsize="small")
+    return figure
+
+
+def proposal_figure(steps: pd.DataFrame) -> Figure:
+    """The standard error against the bytes a device sends, a line for each number of bins."""
+    figure = Figure(figsize=(7, 3), layout="constrained")
+    axes = figure.add_subplot()
+    for number, part in steps.groupby("bins"):
+        axes.plot(part["bytes"], part["standard_error"], ".-", label=f"{number} bins")
+    chosen = steps[steps["chosen"]]
+    axes.plot(chosen["bytes"], chosen["standard_error"], "o", color="black", fillstyle="none", label="chosen")
+    axes.set_xlabel("Bytes a device sends")
+    axes.set_ylabel("Standard error")
+    axes.legend(fontsize="small")
     return figure
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.identity import digest
+from assay.network import Network
 from assay.reshaping.array_types import Integers
 from assay.reshaping.bins import Bins
 from assay.reshaping.privacy import Privacy, private_counts
@@ -130,6 +131,16 @@ class Histogram:
                 "count both with the same Bins object"
             )
 
+    def check_usable(self, network: Network | None = None) -> None:
+        """Raise an error if nothing was counted, or if another network was."""
+        if not self.total:
+            raise InputError("expected an operational histogram with at least one input, got an empty one")
+        if network is not None and network.fingerprint != self.bins.network:
+            raise InputError(
+                f"expected a histogram of this network ({network.fingerprint}), got one of "
+                f"{self.bins.network}; count operation with bins made for these weights"
+            )
+
     def private(
         self,
         epsilon: float,
@@ -143,16 +154,21 @@ class Histogram:
         Noise is added to every cell, empty ones too, so use few bins. Leave `seed` None on a device: anyone
         who knows the seed can remove the noise. Details: `assay.reshaping.privacy`.
         """
-        width = self.bins.longest + 3
-        if len(self.window) * width > LARGEST:
+        return self._noisy(Privacy(epsilon, delta, mechanism), seed)
+
+    def with_noise_of(self, other: "Histogram", rng: np.random.Generator) -> "Histogram":
+        """With as much noise as the other has, for experiments: these counts protect nobody."""
+        return self if other.privacy is None else self._noisy(other.privacy, rng)
+
+    def _noisy(self, privacy: Privacy, seed: int | np.random.Generator | None) -> "Histogram":
+        first, lasts = self.bins.first, self.bins.lasts(len(self.window))
+        if len(self.window) * (int(lasts.max()) - first + 1) > LARGEST:
             raise InputError(
-                f"expected at most {LARGEST} cells to add noise to, got {len(self.window)} neurons x {width} "
-                "bins; use wider bins or fewer neurons"
+                f"expected at most {LARGEST} cells to add noise to, got {len(self.window)} neurons x "
+                f"{int(lasts.max()) - first + 1} bins; use wider bins or fewer neurons"
             )
-        first = -1 if self.bins.overflow else 0
-        cells = self.between(first, self.bins.longest + (1 if self.bins.overflow else 0))
-        privacy = Privacy(epsilon, delta, mechanism)
-        counts, total = private_counts(cells, privacy, seed)
+        cells = self.between(first, int(lasts.max()))
+        counts, total = private_counts(cells, lasts - first + 1, privacy, seed)
         return Histogram(self.bins, counts, first, total, privacy)
 
     def summary(self) -> str:
@@ -170,7 +186,7 @@ class Histogram:
         """A row per neuron and occupied bin: neuron, bin, lower, upper, count, portion."""
         neurons, columns = np.nonzero(self.window)
         names = self.bins.names(len(self.window))
-        edges = [self.bins.edges(neuron) for neuron in range(len(self.window))]
+        edges = [self.bins.edges(neuron, len(self.window)) for neuron in range(len(self.window))]
         bins = columns + self.first
         rows = []
         for neuron, cell in zip(neurons, bins, strict=True):

@@ -62,8 +62,10 @@ class Privacy:
         return math.sqrt(neurons / (2 * rho))
 
 
-def private_counts(counts: Integers, privacy: Privacy, seed: int | None) -> tuple[Integers, int]:
-    """Noisy counts with one total for all neurons, and that total."""
+def private_counts(
+    counts: Integers, lengths: Integers, privacy: Privacy, seed: int | np.random.Generator | None
+) -> tuple[Integers, int]:
+    """Noisy counts with one total for all neurons, and that total; a neuron has the first `lengths` cells."""
     rng = np.random.default_rng(seed)
     neurons = len(counts)
     if privacy.mechanism == "geometric":
@@ -71,9 +73,12 @@ def private_counts(counts: Integers, privacy: Privacy, seed: int | None) -> tupl
         noise = rng.geometric(success, counts.shape) - rng.geometric(success, counts.shape)
     else:
         noise = discrete_gaussian(privacy.deviation(neurons), counts.size, rng).reshape(counts.shape)
-    noisy = counts + noise
+    noisy = np.where(np.arange(counts.shape[1]) < lengths[:, None], counts + noise, 0)
     total = max(int(np.rint(noisy.sum(axis=1).mean())), 0)
-    return np.stack([_nearest_with_total(row.astype(np.float64), total) for row in noisy]), total
+    consistent = np.zeros_like(counts)
+    for row, length in enumerate(lengths):
+        consistent[row, :length] = _nearest_with_total(noisy[row, :length].astype(np.float64), total)
+    return consistent, total
 
 
 def discrete_gaussian(deviation: float, size: int, rng: np.random.Generator) -> Integers:

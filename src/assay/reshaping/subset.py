@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.engine import checked_engine
-from assay.errors import AssayError, InputError
+from assay.errors import AssayError, InputError, UndecidedError
 from assay.network import Network
 from assay.reshaping.array_types import Integers
-from assay.reshaping.estimate import IndicatorEstimate, estimated
+from assay.reshaping.counts_estimate import counts_estimate
+from assay.reshaping.estimate import LABEL_SHIFT, METHODS, IndicatorEstimate, estimated
 from assay.reshaping.histogram import Histogram
 from assay.reshaping.indicator import Indicator, accuracy
 from assay.reshaping.indicator_bootstrap import Resampling
 from assay.reshaping.mismatch import mismatch
 from assay.reshaping.occupied_bins import OccupiedBins
+from assay.reshaping.sensitivity import checked_gamma
 from assay.reshaping.similarity import portion_similarity
 from assay.reshaping.solver import SubsetProblem, certificate, solved
 from assay.statistics import check_level
@@ -37,8 +39,10 @@ if TYPE_CHECKING:
 class Reshaping:
     """The test points that are kept, and a proof of how good the choice is.
 
-    `kept` is a mask over the test Trace; `bound` a proven upper limit on how many points any subset within
-    `epsilon` can keep. `cells` is the bin of every test point and neuron.
+    `kept` is a mask over the test Trace; `bound` an upper limit on how many points any subset within
+    `epsilon` can keep. `checked_bound` is the part of it whose proof was checked here, outside the solver: it
+    is higher where HiGHS found whole numbers of points impossible, which is taken on its word. `cells` is the
+    bin of every test point and neuron.
     """
 
     title = "Reshaped test set"
@@ -52,6 +56,7 @@ class Reshaping:
     labels: Tensor | None
     seconds: float
     seed: int = 0
+    checked_bound: int | None = None
 
     @property
     def number_kept(self) -> int:
@@ -80,6 +85,8 @@ class Reshaping:
         self,
         indicator: Indicator = accuracy,
         *,
+        method: str = LABEL_SHIFT,
+        gamma: float | None = None,
         level: float = 0.95,
         resamples: int = 1000,
         seed: int = 0,
@@ -89,6 +96,8 @@ class Reshaping:
         """The indicator in operation, with all that these histograms say about it; see `IndicatorEstimate`.
 
         `indicator` is `assay.accuracy`, `assay.recall(label)`, or any function of (labels, predictions).
+        `method` is "label shift", with the ends widened to odds of errors that change by a factor up to
+        `gamma`, or "kept", the paper's estimate. The table has both.
         `level` is the probability with which the interval should contain the truth, from so many bootstrap
         `resamples`. `engine` is where resampling runs: "here", "processes" or "ray", with the same result.
         """
@@ -98,6 +107,20 @@ class Reshaping:
         check_level(level)
         if resamples < 2:
             raise InputError(f"expected at least 2 resamples, got {resamples}; 1,000 are usual")
+        if method not in METHODS:
+            raise InputError(f"expected a method of {list(METHODS)}, got {method!r}")
+        if gamma is not None:
+            checked_gamma(gamma)
+        counts = counts_estimate(
+            self.cells.numpy(),
+            self.labels.numpy(),
+            self.predictions.numpy(),
+            self.operational,
+            indicator,
+            level=level,
+            resamples=resamples,
+            seed=seed,
+        )
         return estimated(
             self.occupied_bins,
             self.operational.total,
@@ -106,7 +129,9 @@ class Reshaping:
             self.labels,
             self.predictions,
             indicator,
-            level=level,
+            counts=counts,
+            method=method,
+            gamma=gamma,
             resampling=Resampling(resamples, np.random.default_rng(seed), engine),
             time_limit=time_limit,
         )
@@ -118,8 +143,11 @@ class Reshaping:
     def summary(self) -> str:
         """The number kept, and what it means."""
         share = self.number_kept / len(self.kept)
+        trusted = self.checked_bound is not None and self.checked_bound > self.bound
         proof = (
-            "which is proven to be the most possible"
+            f"which is the most possible (up to {self.checked_bound:,} by the word of HiGHS)"
+            if self.optimal and trusted
+            else "which is proven to be the most possible"
             if self.optimal
             else f"and no subset can keep more than {self.bound:,} (gap {self.gap:.2%})"
         )
@@ -198,9 +226,9 @@ def reshape(
         )
     removable = _candidate_mask(candidates, len(test))
     if portion_similarity(Histogram.of_cells(bins, operational.bins), operational) <= epsilon:
-        kept, bound = torch.ones(len(test), dtype=torch.bool), len(test)
+        kept, bound, checked = torch.ones(len(test), dtype=torch.bool), len(test), len(test)
     else:
-        kept, bound = _solve(
+        kept, bound, checked = _solve(
             OccupiedBins.of(bins.numpy(), operational), operational, epsilon, removable, time_limit, seed
         )
     labels = test.labels
@@ -214,6 +242,7 @@ def reshape(
         labels,
         time.monotonic() - start,
         seed,
+        checked,
     )
     if not result.similarity <= epsilon:  # counted again from the mask: never trust a solver
         raise AssayError(
@@ -229,33 +258,38 @@ def _solve(
     removable: NDArray[np.bool_],
     time_limit: float,
     seed: int,
-) -> tuple[Tensor, int]:
+) -> tuple[Tensor, int, int]:
+    """The mask of the kept points, the limit on their number, and the limit checked without HiGHS' word."""
     problem, member = bins.problem(operational.total, epsilon, removable)
     if certificate.single_neuron_bound(problem) < max(problem.fixed_points, 1):
         raise mismatch(bins, operational, problem, time_limit, seed)
     found = solved(problem, "keep", time_limit, seed=seed)
-    bound = proven_bound(problem, found)
+    bound, checked = proven_bound(problem, found), proven_bound(problem, found, trusting=False)
     if bound < max(problem.fixed_points, 1):
         raise mismatch(bins, operational, problem, time_limit, seed)
     if "kept" not in found:
         if "done" in found:
             raise mismatch(bins, operational, problem, time_limit, seed)
-        raise AssayError(
+        raise UndecidedError(
             f"no subset was found within {time_limit:g} s, and at most {bound:,} points can be kept; "
             "raise time_limit, or epsilon"
         )
     kept = ~removable
     kept[removable] = _random_members(member, found["kept"]["counts"], seed)
-    return torch.from_numpy(kept), bound
+    return torch.from_numpy(kept), bound, checked
 
 
-def proven_bound(problem: SubsetProblem, found: dict[str, dict[str, Any]]) -> int:
-    """The limit that the solver's multipliers prove, checked here in passes over the points."""
+def proven_bound(problem: SubsetProblem, found: dict[str, dict[str, Any]], *, trusting: bool = True) -> int:
+    """The limit that the solver's multipliers prove, checked here in passes over the points.
+
+    A small integer program that HiGHS found infeasible ("exhausted") leaves no proof that could be checked.
+    `trusting` takes its word for that number of points.
+    """
     bound = certificate.single_neuron_bound(problem)
     if "bound" in found:
         bound = min(bound, certificate.best_bound(problem, found["bound"]["multipliers"]))
     proofs = [found[name] for name in found if name.startswith("refuted-")]
-    exhausted = {int(found[name]["number"]) for name in found if name.startswith("exhausted-")}
+    exhausted = {int(found[name]["number"]) for name in found if trusting and name.startswith("exhausted-")}
     kept = found["kept"]["counts"].sum() + problem.fixed_points if "kept" in found else 0
     numbers = np.arange(bound, max(int(kept), problem.fixed_points, 1) - 1, -1)
     if not len(numbers):
@@ -310,14 +344,8 @@ def _check_arguments(
         )
     if not (np.isfinite(epsilon) and 0 < epsilon <= 1):
         raise InputError(f"expected epsilon above 0 and at most 1, got {epsilon}; the paper uses 0.01")
-    if not operational.total:
-        raise InputError("expected an operational histogram with at least one input, got an empty one")
+    operational.check_usable(network)
     if not len(test):
         raise InputError("expected a test set with at least one point, got none")
     if not time_limit > 0:
         raise InputError(f"expected a time_limit above 0 seconds, got {time_limit}")
-    if network is not None and network.fingerprint != operational.bins.network:
-        raise InputError(
-            f"expected a histogram of this network ({network.fingerprint}), got one of "
-            f"{operational.bins.network}; count operation with bins made for these weights"
-        )
