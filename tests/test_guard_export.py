@@ -95,6 +95,7 @@ EXPORTED = {
     "GaussianInterval": monitors.GaussianInterval,
     "GaussianInterval-excess": lambda: monitors.GaussianInterval(measure="excess"),
     "GradNorm": monitors.GradNorm,
+    "InputStatistics": monitors.InputStatistics,
     "InputRange": lambda: monitors.InputRange(low=0.0, high=0.9),
     "KLMatching": monitors.KLMatching,
     "Mahalanobis": Mahalanobis,

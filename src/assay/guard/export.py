@@ -130,7 +130,7 @@ def _check(guard: "Guard") -> None:
             f"expected a monitor that is a function of logits, features and inputs, got "
             f"{type(guard.monitor).__name__}: {guard.monitor.obstacle}; export a guard with another monitor"
         )
-    if guard.monitor.needs.inputs and guard.network.embeds:
+    if guard.monitor.needs.inputs and not guard.monitor.needs.encoded and guard.network.embeds:
         raise InputError(
             f"expected a monitor that reads logits or features, got {type(guard.monitor).__name__}, which "
             "reads embedded inputs; export a guard with another monitor"

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from copy import copy
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from assay.guard.any_guard import AnyGuard
 from assay.guard.verdict import Answer, Verdict
 from assay.identity import digest
 from assay.monitors.monitor import Monitor
-from assay.network import Network, all_finite
+from assay.network import ENCODED, Network, all_finite
 from assay.statistics import check_level
 from assay.storage import storable
 from assay.trace import Inputs, Trace
@@ -106,8 +106,7 @@ class Guard(AnyGuard):
 
     def observe(self, inputs: Any) -> Trace:
         """The network's half of a call: a Trace with everything that the monitor and the alarm need."""
-        keep_inputs = self.monitor.needs.inputs or not self.network.embeds
-        return self.network.observe(inputs, keep_inputs=keep_inputs, allow_nonfinite=True)
+        return self.network.observe(inputs, keep_inputs=self._kept_inputs, allow_nonfinite=True)
 
     def judge(self, trace: Trace) -> Verdict:
         """The monitor's half of a call: scores and alarms for a Trace."""
@@ -147,6 +146,13 @@ class Guard(AnyGuard):
         wider = copy(self)
         wider.network = self.network.watching(layers)
         return wider
+
+    @property
+    def _kept_inputs(self) -> bool | Literal["encoded"]:
+        needs = self.monitor.needs
+        if needs.inputs and needs.encoded:
+            return ENCODED
+        return needs.inputs or not self.network.embeds
 
     @property
     def layers(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,9 @@ from assay.network.output_reader import OutputReader
 from assay.network.taps import PENULTIMATE, evaluating, layer_outputs, modules_of, thinned
 from assay.outputs import LOGITS
 from assay.trace import Inputs, Trace
+
+ENCODED: Literal["encoded"] = "encoded"
+"""Inputs kept as the network encodes them: texts as token ids, without embeddings."""
 
 
 class Network:
@@ -158,12 +161,15 @@ class Network:
     def observe(
         self,
         data: Any,
-        keep_inputs: bool = False,
+        keep_inputs: bool | Literal["encoded"] = False,
         *,
         batch_size: int | None = None,
         allow_nonfinite: bool = False,
     ) -> Trace:
         """What the network does on `data`: a DataLoader, a Dataset, (inputs, labels), or inputs.
+
+        Inputs are kept in the form that can be differentiated; with "encoded" texts are kept as token ids
+        without their embeddings, which take a thousand times the memory.
 
         It takes the time of the batched forward pass and the memory of the Trace and one batch. Inputs that
         came in one piece are kept without a copy.
@@ -171,7 +177,8 @@ class Network:
         batches = Batches(
             data, self.encode, batch_size or self.batch_size, allow_nonfinite, self.reader.label
         )
-        kept = batches.whole if keep_inputs and not self.embeds else None
+        embedded = self.embeds and keep_inputs != ENCODED
+        kept = batches.whole if keep_inputs and not embedded else None
         gathered: dict[tuple[str, str], RowBuffer] = {}
         with torch.no_grad():
             for raw, labels in progress(batches, "observing", len(batches)):
@@ -183,7 +190,8 @@ class Network:
                     check_labels(labels, logits.shape[1])  # now, not after the last batch
                     parts["labels", ""] = labels
                 if keep_inputs and kept is None:
-                    named = {"": inputs} if isinstance(inputs, Tensor) else inputs
+                    part = inputs if embedded else raw
+                    named = {"": part} if isinstance(part, Tensor) else part
                     parts |= {("inputs", name): tensor for name, tensor in named.items()}
                 for key, tensor in parts.items():
                     gathered.setdefault(key, RowBuffer()).add(tensor)
