@@ -115,6 +115,12 @@ EXPORTED = {
     "RelativeMahalanobis": monitors.RelativeMahalanobis,
     "Standardised": lambda: monitors.Standardised([Energy(), Mahalanobis(), monitors.MaxLogit()]),
     "Standardised-mean": lambda: monitors.Standardised([Energy(), Mahalanobis()], combine="mean"),
+    **{
+        f"Standardised-{combine}": lambda combine=combine: monitors.Standardised(
+            [Energy(), Mahalanobis(), monitors.InputStatistics()], combine=combine
+        )
+        for combine in ("brown", "cauchy", "harmonic")
+    },
     "TemperatureScaled": monitors.TemperatureScaled,
     "ViM": monitors.ViM,
 }

@@ -11,6 +11,7 @@ from assay.monitors.metadata import Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.image_statistics import image_statistics
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
+from assay.monitors.parts.row_blocks import row_blocks
 from assay.monitors.parts.token_statistics import (
     add_counts,
     own_token_statistics,
@@ -29,11 +30,11 @@ BESIDE_TOKENS = (MASK, "token_type_ids", "position_ids", "inputs_embeds")
 WIDE = 256
 """Statistics above which each is compared on its own: their covariance would take more than half a MB."""
 
-_ROWS = 256  # of texts looked at together: counting repeats takes length squared
+_ROWS = 256  # looked at together: intermediate results stay in cache
 
 
 class InputStatistics(Monitor):
-    """s(x) = ||A'(u(x) - m)||: the Mahalanobis distance of the statistics of x, robustly scaled.
+    """s(x) = ||A'(u(x) - u_(k))||: the distance of the statistics of x from the k-th nearest of rows seen.
 
     Statistics are those of the inputs alone. Images, and anything else with two axes or more: level, spread,
     Laplacian, steps between neighbours, extremes, channels (`image_statistics`). Rows of a table: the values
@@ -41,9 +42,9 @@ class InputStatistics(Monitor):
     under the counts of the texts seen (`token_statistics`). A dict of inputs has those of every part.
 
     u = asinh((x - median) / scale), the scale from the quartiles: far values stay in order and do not decide
-    the fit. m and A'A^-1 are mean and inverse covariance of u over a uniform sample of `limit` rows, with
-    1 / rows added to every variance, so that a value which never varied is far away as soon as it does. Above
-    256 statistics each counts on its own. Nothing is trained; the state merges (`merge`).
+    the fit. A A' is the inverse covariance of u over a uniform sample of `limit` rows, with 1 / rows added to
+    every variance, so that a value which never varied is far away as soon as it does; u_(k) is the k-th
+    nearest of these rows. Above 256 statistics each is scaled on its own. Nothing is trained; fits merge.
 
     `facts` are the characters of every token id, which `InputStatistics.of(network)` takes from the
     tokenizer.
@@ -51,16 +52,16 @@ class InputStatistics(Monitor):
     >>> trace = Trace(torch.zeros(4, 2), inputs=torch.tensor([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0], [3.0, 5.0]]))
     >>> monitor = InputStatistics().fit(trace)
     >>> asked = Trace(torch.zeros(2, 2), inputs=torch.tensor([[1.5, 5.0], [1.5, 4.0]]))
-    >>> [round(score) for score in monitor.score(asked).tolist()]
-    [0, 12]
+    >>> [round(score, 1) for score in monitor.score(asked).tolist()]
+    [1.1, 12.0]
     """
 
     metadata = Metadata(
         score="distance of a few statistics of the input from those seen",
         needs=Needs(inputs=True, inputs_in_fit=True, encoded=True),
         fit="N * (v + 81)",
-        cost="N * (v + 81)",
-        state="44 * M",
+        cost="N * (v + 9 * M)",
+        state="116 * M",
     )
 
     kinds_: dict[str, str]
@@ -70,14 +71,21 @@ class InputStatistics(Monitor):
     tables_: dict[str, Tensor]
     centre_: Tensor
     scale_: Tensor
-    mean_: Tensor
     axes_: Tensor
+    bank_: Tensor
     optional_: Tensor
     """Which statistics may be missing: those of tables."""
 
-    def __init__(self, *, facts: Tensor | None = None, limit: int | None = 2000, seed: int = 0) -> None:
+    def __init__(
+        self, *, k: int = 5, facts: Tensor | None = None, limit: int | None = 2000, seed: int = 0
+    ) -> None:
+        if k < 1:
+            raise InputError(f"expected k of at least 1 neighbour, got {k}")
         if facts is not None and (not isinstance(facts, Tensor) or facts.ndim != 2 or facts.shape[1] != 3):
-            raise InputError("expected facts of shape (tokens, 3), got others; use InputStatistics.of(network)")
+            raise InputError(
+                "expected facts of shape (tokens, 3), got others; use InputStatistics.of(network)"
+            )
+        self.k = k
         self.facts = facts
         self.limit = checked_limit(limit)
         self.seed = seed
@@ -108,9 +116,7 @@ class InputStatistics(Monitor):
         keys = torch.cat([self.keys_, other.keys_])
         chosen = keys.argsort(stable=True)[: self.limit]
         self.keys_ = keys[chosen]
-        self.kept_ = {
-            name: torch.cat([rows, other.kept_[name]])[chosen] for name, rows in self.kept_.items()
-        }
+        self.kept_ = {name: torch.cat([rows, other.kept_[name]])[chosen] for name, rows in self.kept_.items()}
         self.counts_ = {name: add_counts(found, other.counts_[name]) for name, found in self.counts_.items()}
         self._describe()
         return self
@@ -151,21 +157,26 @@ class InputStatistics(Monitor):
         )
         self.centre_, self.scale_ = _robust_scale(rows)
         values = self._scaled(rows)
-        self.mean_ = values.mean(dim=0)
-        values = values - self.mean_
-        ridge = 1 / len(values)
-        if values.shape[1] > WIDE:
-            self.axes_ = (values.square().mean(dim=0) + ridge).rsqrt()
-            return
-        covariance = values.T @ values / len(values)
-        covariance.diagonal().add_(ridge)
-        factor = torch.linalg.cholesky(covariance)
-        self.axes_ = torch.linalg.inv(factor).T.contiguous()
+        self.axes_ = _axes(values)
+        self.bank_ = self._whitened(values)
+        self.remedy_ = (
+            f"there were no more than k = {self.k} rows, so the farthest was used; fit on more rows or lower k"
+            if len(values) < self.k
+            else ""
+        )
 
     def _score(self, trace: Trace) -> Tensor:
-        values = self._scaled(self.statistics(trace)) - self.mean_
-        whitened = values * self.axes_ if self.axes_.ndim == 1 else values @ self.axes_
-        return whitened.square().sum(dim=1).sqrt()
+        return torch.cat([self._distances(rows) for rows in row_blocks(self.statistics(trace), _ROWS)])
+
+    def _distances(self, statistics: Tensor) -> Tensor:
+        queries = self._whitened(self._scaled(statistics))
+        # Products find the neighbour; its distance is computed from the difference, which cancels nothing.
+        products = queries @ self.bank_.T - self.bank_.square().sum(dim=1) / 2
+        found = products.topk(min(self.k, len(self.bank_)), dim=1).indices[:, -1]
+        return (queries - self.bank_[found]).square().sum(dim=1).sqrt()
+
+    def _whitened(self, values: Tensor) -> Tensor:
+        return values * self.axes_ if self.axes_.ndim == 1 else values @ self.axes_
 
     def _kept_parts(self, inputs: Inputs) -> dict[str, Tensor]:
         """What is kept of every part: statistics of images, rows of tables, ids of tokens."""
@@ -240,6 +251,17 @@ def _kind(part: Tensor) -> str:
 
 def _with_missing(rows: Tensor) -> Tensor:
     return torch.cat([rows, torch.isnan(rows).double().mean(dim=1, keepdim=True)], dim=1)
+
+
+def _axes(values: Tensor) -> Tensor:
+    """L^-T of the covariance L L', or the inverse deviations of what is too wide for one."""
+    centred, ridge = values - values.mean(dim=0), 1 / len(values)
+    if values.shape[1] > WIDE:
+        return (centred.square().mean(dim=0) + ridge).rsqrt()
+    covariance = centred.T @ centred / len(values)
+    covariance.diagonal().add_(ridge)
+    factor: Tensor = torch.linalg.cholesky(covariance)
+    return torch.linalg.inv(factor).T.contiguous()
 
 
 def _robust_scale(rows: Tensor) -> tuple[Tensor, Tensor]:
