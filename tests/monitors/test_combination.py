@@ -114,7 +114,7 @@ def test_the_upper_gamma_function_is_scipys_and_goes_on_where_it_underflows():
 
 
 def test_the_factor_of_the_harmonic_mean_is_that_of_vovk_and_wang():
-    # Their Table 1 gives it as a multiple of ln K: 2.0 (K = 3), ... to 1 as K grows; and it never exceeds e ln K.
+    # It never exceeds e ln K, and nears ln K as K grows.
     factors = [_harmonic_factor(count) for count in (3, 5, 10, 100, 10_000)]
     assert all(
         factor <= np.e * np.log(count) for factor, count in zip(factors, (3, 5, 10, 100, 10_000), strict=True)

@@ -119,7 +119,7 @@ def test_statistics_of_tokens_by_hand():
     inputs = {"input_ids": known, "attention_mask": mask, "token_type_ids": torch.zeros_like(known)}
     monitor = InputStatistics(facts=facts, k=1).fit(trace_of(inputs))
     asked = {"input_ids": torch.tensor([[2, 9, 4, 1]]), "attention_mask": torch.tensor([[1, 1, 1, 1]])}
-    # Ids 0 to 3 have counts 0, 0, 3, 2: 5 tokens in all; one is added to each, and for all other ids together.
+    # Ids 0 to 3 have counts 0, 0, 3, 2: 5 in all; one is added to each, and for all others together.
     surprise = np.mean([np.log(10 / 4), *[np.log(10)] * 3])
     expected = [np.log(4), 0, surprise, 3 / 4, 5 / 4, 1 / 5, 1 / 4]
     np.testing.assert_allclose(monitor.statistics(trace_of(asked))[0], expected)

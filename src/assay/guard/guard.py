@@ -13,7 +13,9 @@ from scipy.stats import beta
 from torch import Tensor
 
 from assay.errors import InputError, NotFittedError, UndecidedError
+from assay.guard.alarm_stream import TAIL_LEVEL, TAILS
 from assay.guard.any_guard import AnyGuard
+from assay.guard.group_threshold import group_numbers, group_threshold, promise
 from assay.guard.verdict import Answer, Verdict
 from assay.identity import digest
 from assay.monitors.monitor import Monitor
@@ -58,6 +60,7 @@ class Guard(AnyGuard):
         *,
         per_class: bool = False,
         level: float | None = None,
+        groups: Any = None,
     ) -> Self:
         """Set the threshold so that in distribution at most `false_alarm_rate` of inputs raise the alarm.
 
@@ -67,18 +70,28 @@ class Guard(AnyGuard):
         distributed). With `per_class` it holds within each predicted class; a class with too few rows
         takes the threshold of all, and `calibration` lists it. Do not pass the Trace that the monitor was
         fitted on.
+
+        `groups` says of every row which track, patient or device it came from, where rows of one are alike.
+        The rate then holds on average over new groups (`group_threshold`). `calibration["promise"]` says what
+        is promised.
         """
         if not 0 < false_alarm_rate < 1:
             raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
         if level is not None:
             check_level(level)
+        if per_class and groups is not None:
+            raise InputError(
+                "expected per_class or groups, got both; thresholds per class need rows, not groups"
+            )
         scores = self.scores(trace)
-        overall = _conformal_threshold(scores, false_alarm_rate, level)
+        known = None if groups is None else group_numbers(groups, len(scores))
+        overall = _threshold(scores, known, false_alarm_rate, level)
         if not math.isfinite(overall):
             finite = int(torch.isfinite(scores).sum())
+            counted = "" if known is None else f" in {int(known.max()) + 1} groups"
             raise UndecidedError(
                 f"expected enough finite scores for a false alarm rate of {false_alarm_rate:g}, got {finite} "
-                f"of {len(scores)}; calibrate on more data, or allow more false alarms"
+                f"of {len(scores)}{counted}; calibrate on more data, or allow more false alarms"
             )
         threshold, pooled = torch.tensor(overall, dtype=torch.float64), []
         if per_class:
@@ -92,7 +105,10 @@ class Guard(AnyGuard):
             "rows": len(scores),
             "rank": _conformal_rank(len(scores), false_alarm_rate, level),
             "pooled_classes": pooled,
+            "groups": None if known is None else int(known.max()) + 1,
+            "tails": _tails(scores, known),
         }
+        self.calibration["promise"] = promise(self.calibration)
         return self
 
     def answer(self, inputs: Any) -> Answer:
@@ -111,23 +127,33 @@ class Guard(AnyGuard):
     def judge(self, trace: Trace) -> Verdict:
         """The monitor's half of a call: scores and alarms for a Trace."""
         threshold = self.decided_threshold()
-        scores, predictions = self.scores(trace), trace.predictions
+        (scores, evidence), predictions = self._scored(trace), trace.predictions
         if threshold.ndim == 1:
             self._check_classes(trace.logits.shape[1])
             threshold = threshold[predictions]
         alarm = scores > threshold
-        return Verdict(predictions, scores, alarm if all_finite(scores) else alarm | ~torch.isfinite(scores))
+        if not all_finite(scores):
+            alarm = alarm | ~torch.isfinite(scores)
+        return Verdict(predictions, scores, alarm, evidence=evidence, members=self.members)
 
     def scores(self, trace: Trace) -> Tensor:
         """The monitor's scores; NaN for every row in which anything is not finite."""
+        return self._scored(trace)[0]
+
+    def _scored(self, trace: Trace) -> tuple[Tensor, Tensor | None]:
+        """Scores and, of a combination, the members' evidence (N, members); NaN for rows not finite."""
         parts = _floating_parts(trace, self.monitor.layers)
         if all(all_finite(part) for part in parts):
-            return self.monitor.score(trace)
+            return self.monitor.score_and_evidence(trace)
         finite = torch.stack([torch.isfinite(part).flatten(1).all(dim=1) for part in parts]).all(dim=0)
         scores = torch.full((len(trace),), torch.nan, dtype=torch.float64)
+        names = self.monitor.member_names
+        evidence = torch.full((len(trace), len(names)), torch.nan, dtype=torch.float64) if names else None
         if finite.any():
-            scores[finite] = self.monitor.score(trace[finite])
-        return scores
+            scores[finite], found = self.monitor.score_and_evidence(trace[finite])
+            if evidence is not None and found is not None:
+                evidence[finite] = found
+        return scores, evidence
 
     def export(self, path: str | os.PathLike[str], example: Any = None, *, features: bool = False) -> None:
         """Write network and monitor to `path` as one ONNX graph: inputs in; logits, score and alarm out.
@@ -167,6 +193,10 @@ class Guard(AnyGuard):
         return type(self.monitor).__name__
 
     @property
+    def members(self) -> tuple[str, ...]:
+        return self.monitor.member_names or (self.monitor_name,)
+
+    @property
     def network_fingerprint(self) -> str:
         return self.network.fingerprint
 
@@ -200,6 +230,21 @@ class Guard(AnyGuard):
                 f"expected one threshold, or one for each of {classes} classes, got {len(self.threshold)}; "
                 "calibrate the guard instead"
             )
+
+
+def _threshold(scores: Tensor, groups: Tensor | None, rate: float, level: float | None) -> float:
+    """The threshold that keeps the rate over rows, or over groups; infinity if no finite one does."""
+    if groups is None:
+        return _conformal_threshold(scores, rate, level)
+    return group_threshold(scores, groups, rate, level)
+
+
+def _tails(scores: Tensor, groups: Tensor | None) -> list[tuple[float, float]]:
+    """(score, chance): a clean row is above the score with at most that chance, for all of them at once with
+    probability TAIL_LEVEL over calibration sets; for tests over time."""
+    level = 1 - (1 - TAIL_LEVEL) / len(TAILS)
+    found = [(_threshold(scores, groups, chance, level), chance) for chance in TAILS]
+    return [(score, chance) for score, chance in found if math.isfinite(score)]
 
 
 def _class_thresholds(trace: Trace, scores: Tensor, rate: float, level: float | None) -> Tensor:

@@ -111,6 +111,10 @@ class _Combination(Monitor):
         scores = [member.score(trace) for member in self.members]
         return torch.stack(list(map(evidence_of, scores, self.reference_, self.tails_)))
 
+    def score_and_evidence(self, trace: Trace) -> tuple[Tensor, Tensor | None]:
+        found = self.evidence(trace)
+        return self.combined(found), found.T
+
     def _fit(self, traces: Iterator[Trace]) -> None:
         scores = self._streamed_scores(traces) if self.prefit else self._held_out_scores(traces)
         for member, found in zip(self.members, scores, strict=True):

@@ -1,7 +1,7 @@
 """InputStatistics: doubt an input that looks unlike those seen, by a few cheap statistics of it alone."""
 
 from collections.abc import Iterator, Mapping
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -49,8 +49,8 @@ class InputStatistics(Monitor):
     `facts` are the characters of every token id, which `InputStatistics.of(network)` takes from the
     tokenizer.
 
-    >>> trace = Trace(torch.zeros(4, 2), inputs=torch.tensor([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0], [3.0, 5.0]]))
-    >>> monitor = InputStatistics().fit(trace)
+    >>> known = torch.tensor([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0], [3.0, 5.0]])
+    >>> monitor = InputStatistics().fit(Trace(torch.zeros(4, 2), inputs=known))
     >>> asked = Trace(torch.zeros(2, 2), inputs=torch.tensor([[1.5, 5.0], [1.5, 4.0]]))
     >>> [round(score, 1) for score in monitor.score(asked).tolist()]
     [1.1, 12.0]
@@ -93,7 +93,7 @@ class InputStatistics(Monitor):
     @classmethod
     def of(cls, network: Network, *, limit: int | None = 2000, seed: int = 0) -> Self:
         """With the characters of the tokens, where the network has a tokenizer that knows them."""
-        tokenizer = getattr(network, "tokenizer", None)
+        tokenizer: Any = getattr(network, "tokenizer", None)
         if not hasattr(tokenizer, "convert_ids_to_tokens"):
             return cls(limit=limit, seed=seed)
         tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
@@ -160,7 +160,7 @@ class InputStatistics(Monitor):
         self.axes_ = _axes(values)
         self.bank_ = self._whitened(values)
         self.remedy_ = (
-            f"there were no more than k = {self.k} rows, so the farthest was used; fit on more rows or lower k"
+            f"there were fewer than k = {self.k} rows, so the farthest was used; fit on more rows or lower k"
             if len(values) < self.k
             else ""
         )
@@ -225,7 +225,7 @@ class InputStatistics(Monitor):
         return torch.cat(list(rows))
 
     def _scaled(self, statistics: Tensor) -> Tensor:
-        """u(x); a missing value of a table counts as its median, since another statistic counts the missing."""
+        """u(x); a missing value of a table counts as its median: another statistic counts what is missing."""
         size = (statistics - self.centre_) / self.scale_
         size = torch.where(torch.isnan(statistics) & self.optional_, 0.0, size)
         # asinh, which runtimes of ONNX lack in double precision; the square stays finite.
@@ -261,7 +261,8 @@ def _axes(values: Tensor) -> Tensor:
     covariance = centred.T @ centred / len(values)
     covariance.diagonal().add_(ridge)
     factor: Tensor = torch.linalg.cholesky(covariance)
-    return torch.linalg.inv(factor).T.contiguous()
+    inverse: Tensor = torch.linalg.inv(factor)
+    return inverse.T.contiguous()
 
 
 def _robust_scale(rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -67,4 +67,5 @@ def _beyond(scores: Tensor, tail: Tensor) -> Tensor:
     largest, start, scale, shape = tail.tolist()
     reached = 1 + shape * (largest - start) / scale
     farther = (scores.clamp(min=largest) - largest) / (scale * reached)
-    return (torch.log1p(shape * farther) / shape if shape > 1e-9 else farther).clamp(max=_FARTHEST)
+    grown: Tensor = torch.log1p(shape * farther) / shape if shape > 1e-9 else farther
+    return grown.clamp(max=_FARTHEST)
