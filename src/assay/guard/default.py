@@ -19,6 +19,8 @@ from assay.monitors.entropy import Entropy
 from assay.monitors.input_statistics import InputStatistics
 from assay.monitors.knn import KNN
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.head import HeadFit
+from assay.monitors.parts.joint_fit import fit_together
 from assay.monitors.relative_mahalanobis import RelativeMahalanobis
 from assay.monitors.vim import ViM
 from assay.network import ENCODED, Network
@@ -67,7 +69,7 @@ def default_guard(
     watched = network.observe(data, keep_inputs=ENCODED)
     if len(watched) < FEWEST:
         raise InputError(
-            f"expected at least {FEWEST} inputs to fit and calibrate a guard on, got {len(watched)}; pass more"
+            f"expected at least {FEWEST} inputs to fit and calibrate on, got {len(watched)}; pass more"
         )
     numbers = None if groups is None else group_numbers(groups, len(watched))
     share = CALIBRATING if train is None else 0.5
@@ -88,10 +90,55 @@ def default_monitor(network: Network, trace: Trace, *, seed: int = 0, prefit: bo
     if network.layers:
         layer = network.layers[0]
         width = trace.layer(layer).shape[1]
-        if width >= WIDE and _ends_in(network, trace, layer):
+        if width >= WIDE and _feeds_the_head(trace, layer):
             members[RESIDUAL] = ViM(layer=layer, seed=seed)
         else:
             members[NEIGHBOURS] = KNN(layer=layer, k=10, limit=_rows_within(NUMBERS, width), seed=seed)
         members[CLASSES] = RelativeMahalanobis(layer=layer, estimator="oas")
     members[OUTPUT] = Entropy()
-    return Standardised(list(members.values()), names=list(members), combine=COMBINE, prefit=prefit, seed=seed)
+    return Standardised(
+        list(members.values()), names=list(members), combine=COMBINE, prefit=prefit, seed=seed
+    )
+
+
+def _fitted(network: Network, trace: Trace, train: Trace | None, seed: int) -> Standardised:
+    """The monitor fitted on the Trace; its members on the training data, where there are some."""
+    if train is None:
+        return default_monitor(network, trace, seed=seed).fit(trace)
+    monitor = default_monitor(network, train, seed=seed, prefit=True)
+    fit_together(monitor.members, iter([train]))
+    return monitor.fit(trace)
+
+
+def _apart(rows: int, groups: Tensor | None, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """The numbers of the rows to fit on and of those to calibrate on; no group is in both."""
+    generator = np.random.default_rng(seed)
+    units = torch.arange(rows) if groups is None else groups
+    count = int(units.max()) + 1
+    held = np.zeros(count, dtype=np.bool_)
+    held[generator.permutation(count)[: round(share * count)]] = True
+    chosen = torch.from_numpy(held)[units]
+    return (~chosen).nonzero().flatten(), chosen.nonzero().flatten()
+
+
+def _rows_within(numbers: int, width: int) -> int:
+    """Rows of this width that keep to so many numbers: at most 2000, and at least 100, whatever they take."""
+    return max(100, min(2000, numbers // width))
+
+
+def _width(inputs: Inputs) -> int:
+    """Numbers that InputStatistics keeps of a row, about: those of a table or a text, a few of an image."""
+    named = {"": inputs} if isinstance(inputs, Tensor) else inputs
+    return sum(part[0].numel() if part.ndim < 3 else 16 for part in named.values())
+
+
+def _feeds_the_head(trace: Trace, layer: str) -> bool:
+    """Whether the layer determines the logits linearly, as ViM needs."""
+    features = trace.layer(layer)
+    head = HeadFit(layer, features.shape[1], trace.logits.shape[1])
+    try:
+        head.add(features, trace.logits)
+        head.head()
+    except InputError:
+        return False
+    return True
