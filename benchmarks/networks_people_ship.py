@@ -26,6 +26,11 @@ TRIALS = {
     "xgboost": ("xgboost", "shipped.outputs:xgboost"),
     "lightgbm": ("lightgbm", "shipped.outputs:lightgbm"),
     "skl2onnx": ("skl2onnx", "shipped.outputs:skl2onnx"),
+    "datasets": ("datasets", "shipped.streams:datasets"),
+    "webdataset": ("webdataset", "shipped.streams:webdataset"),
+    "one_pass": ("torch", "shipped.streams:one_pass"),
+    "segmentation": ("torch", "shipped.dense:segmentation"),
+    "detection": ("torch", "shipped.dense:detection"),
 }
 """The name of a trial, the package that it needs, and where its function is."""
 

@@ -106,7 +106,7 @@ def test_a_trace_goes_through_a_file(trace, tmp_path):
     assert torch.equal(back.layer("penultimate"), trace.layer("penultimate"))
 
 
-@pytest.mark.parametrize("label", [2, 99, -1, -100])
+@pytest.mark.parametrize("label", [2, 99, -1])
 def test_a_label_that_is_no_class_is_refused_where_labels_meet_logits(trace, label):
     labels = torch.tensor([0, label, 1])
     with pytest.raises(InputError, match=f"expected labels from 0 to 1, .* got .*{label}"):
@@ -122,6 +122,51 @@ def test_a_label_that_is_no_class_is_refused_where_labels_meet_logits(trace, lab
     with pytest.raises(InputError, match="expected labels from 0 to 1"):
         network.observe((torch.zeros(300, 2), labels.repeat(100)))
     assert len(seen) == 1  # after the first batch that has it, not after the last
+
+
+@pytest.fixture
+def dense():
+    """Three inputs: two rows, none, one."""
+    return Trace(
+        torch.tensor([[2.0, 0.0], [0.0, 1.0], [5.0, 5.0]]),
+        {"boxes": torch.arange(3.0)[:, None]},
+        torch.tensor([0, 0, 0]),
+        torch.tensor([[1.0], [2.0], [3.0]]),
+        torch.tensor([0, 0, 2]),
+        3,
+    )
+
+
+def test_the_source_of_a_row_survives_slices_concatenation_and_files(dense, tmp_path):
+    last = dense[1:]
+    assert (last.source.tolist(), last.input_count, len(last.inputs)) == ([0, 2], 3, 3)
+    assert last.of_inputs(last.inputs[:, 0]).tolist() == [1, 3]
+    twice = dense + last
+    assert twice.source.tolist() == [0, 0, 2, 3, 5]
+    assert twice.input_count == len(twice.inputs) == 6
+    assert twice.inputs[twice.source][:, 0].tolist() == [1, 1, 3, 1, 3]
+    assay.save(twice, tmp_path / "trace.safetensors")
+    back = assay.load(tmp_path / "trace.safetensors")
+    assert torch.equal(back.source, twice.source)
+    assert back.input_count == 6
+    assert list(dense.to_frame()) == ["source", "prediction", "confidence", "label", "correct"]
+    with pytest.raises(InputError, match="same parts"):
+        Trace.concatenate([dense, Trace(dense.logits, dense.features, dense.labels, dense.inputs)])
+
+
+@pytest.mark.parametrize(
+    ("source", "count", "words"),
+    [
+        (torch.tensor([0, 1]), 2, "one row of source"),
+        (torch.tensor([0, 1, 2]), 2, "sources from 0 to 1"),
+        (torch.tensor([0, 0, -1]), 2, "got -1 to 0"),
+        (torch.tensor([0.0, 0.0, 1.0]), 2, "whole number per row"),
+        (torch.tensor([0, 0, 1]), -1, "input_count"),
+    ],
+)
+def test_sources_that_are_no_inputs_are_refused(source, count, words):
+    with pytest.raises(InputError, match=words):
+        Trace(torch.zeros(3, 2), source=source, input_count=count)
 
 
 def probabilities_of(rows, seed=0):

@@ -17,13 +17,13 @@ BLOCKS = 3
 
 
 def photos() -> torch.Tensor:
-    """Two photographs that come with scikit-learn, 64x64; the second is there to be stuck in the first."""
+    """Two photographs that come with scikit-learn, 64x64; the first is there to be stuck in the second."""
     like = torch.empty(1, 3, 64, 64)
     china, flower = (
         torch.from_numpy(load_sample_image(name).copy()).permute(2, 0, 1)[None].float() / 255
         for name in ("china.jpg", "flower.jpg")
     )
-    return torch.cat([matched(china[..., 120:420], like), matched(flower[..., :427, 100:527], like)])
+    return torch.cat([matched(flower[..., :427, 100:527], like), matched(china[..., 120:420], like)])
 
 
 def main() -> None:
@@ -33,9 +33,9 @@ def main() -> None:
         nn.Sequential(nn.Conv2d(3, 8, 5, 2), nn.ReLU(), nn.Flatten(), nn.Linear(7200, 10))
     )
     faults = {**NOISE, **SHIFT, **ANOMALY}
-    drawn = {name: [fault(images, s, seed=1)[0] for s in SEVERITIES] for name, fault in faults.items()}
+    drawn = {name: [fault(images, s, seed=1)[1] for s in SEVERITIES] for name, fault in faults.items()}
     attack = ADVERSARIAL["fgsm"]
-    drawn["fgsm"] = [attack(images, s, network=network)[0] for s in SEVERITIES]
+    drawn["fgsm"] = [attack(images, s, network=network)[1] for s in SEVERITIES]
     rows = -(-len(drawn) // BLOCKS)
     figure = Figure(figsize=(8.4, 0.86 * rows + 0.3), dpi=100)
     grid = figure.add_gridspec(

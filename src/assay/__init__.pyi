@@ -36,7 +36,9 @@ from .mira import compare_monitorability as compare_monitorability
 from .mira import mira_score as mira_score
 from .mira import shuffle_score as shuffle_score
 from .mira import validate_monitorability as validate_monitorability
+from .network import FunctionRows as FunctionRows
 from .network import Network as Network
+from .network import PixelRows as PixelRows
 from .omniinput import AnnotationItems as AnnotationItems
 from .omniinput import AnnotatorAgreement as AnnotatorAgreement
 from .omniinput import CausalLM as CausalLM

@@ -1,5 +1,7 @@
 """Errors that assay raises. Each message is one sentence: what was expected, what came, what to do."""
 
+from collections.abc import Sequence
+
 
 class AssayError(Exception):
     """Parent of every error that assay raises on purpose."""
@@ -40,3 +42,13 @@ class MissingExtraError(AssayError, ImportError):
 
 class AssayWarning(UserWarning):
     """Something that assay found out by itself and that you can state instead; said once."""
+
+
+def shortened(names: Sequence[str], most: int = 20) -> list[str]:
+    """Names for a message: all of them, or the first and the last if there are too many to read.
+
+    >>> shortened(["a", "b", "c", "d", "e"], most=4)
+    ['a', 'b', '...', 'd', 'e']
+    """
+    unique = list(dict.fromkeys(names))
+    return unique if len(unique) <= most else [*unique[: most // 2], "...", *unique[-(most // 2) :]]

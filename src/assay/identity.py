@@ -46,13 +46,20 @@ def module_identity(module: nn.Module) -> str | None:
     values = module.state_dict(keep_vars=True)  # the tensors themselves: new ones would miss the cache
     state = {_uncompiled(name): value for name, value in values.items() if isinstance(value, Tensor | tuple)}
     if not state:
-        return None
+        return _frozen_identity(module) if isinstance(module, torch.jit.ScriptModule) else None
     classes = {
         _uncompiled(name): type(part).__qualname__
         for name, part in module.named_modules()
         if not hasattr(part, COMPILED)
     }
     return digest(classes, state)
+
+
+def _frozen_identity(module: torch.jit.ScriptModule) -> str | None:
+    """Of TorchScript that was frozen, whose weights are constants in its code; None if it has none."""
+    code, constants = module.code_with_constants
+    weights = {name: value for name, value in constants.const_mapping.items() if isinstance(value, Tensor)}
+    return digest(code, weights) if weights else None
 
 
 def file_hash(path: Path) -> str:

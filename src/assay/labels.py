@@ -12,24 +12,28 @@ MOST_ORDERED = 2000
 """With more classes, no better order of them is searched; this many take a second."""
 
 
+IGNORED = -100
+"""The label of a row that is not to be judged, as in torch's losses (`ignore_index`)."""
+
+
 def class_numbers(labels: Any) -> Tensor:
     """Labels as int64, one per input; whole floats and a column (N, 1), as read from tables, are accepted.
 
     >>> class_numbers([[2.0], [0.0]])
     tensor([2, 0])
     """
-    values = labels if isinstance(labels, Tensor) else _as_tensor(labels)
+    values = labels if isinstance(labels, Tensor) else label_tensor(labels)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1 or values.is_complex():
         raise InputError(
             f"expected labels as one class number per input, got {values.dtype} {tuple(values.shape)}; "
-            "pass class numbers, not one-hot rows or probabilities"
+            "pass class numbers, not one-hot rows or probabilities; a network for maps of labels has rows="
         )
     if values.is_floating_point() and not (whole := values.isfinite() & (values == values.trunc())).all():
         raise InputError(
             f"expected labels as whole class numbers, got {values[~whole][0].item():g}; "
-            "pass class numbers, not probabilities or measurements"
+            "pass class numbers, since assay judges classifiers and not regression"
         )
     return values.long()
 
@@ -40,7 +44,7 @@ def label_column(labels: Any, label: int) -> Any:
     >>> label_column([[0, 1], [1, 1]], 0)
     tensor([0, 1])
     """
-    values = labels if isinstance(labels, Tensor) else _as_tensor(labels)
+    values = labels if isinstance(labels, Tensor) else label_tensor(labels)
     if values.ndim != 2 or values.shape[1] == 1:
         return values
     if label >= values.shape[1]:
@@ -94,7 +98,8 @@ def order_hint(labels: Tensor, predictions: Tensor) -> str:
     )
 
 
-def _as_tensor(labels: Any) -> Tensor:
+def label_tensor(labels: Any) -> Tensor:
+    """Numbers of any shape as a tensor."""
     try:
         array = np.asarray(labels)
     except ValueError as error:  # rows of different lengths

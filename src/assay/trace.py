@@ -1,8 +1,10 @@
-"""Trace: the one record of what a network did on N inputs. Everything after the network reads Traces."""
+"""Trace: the one record of what a network did, a row per prediction. Everything after the network reads
+Traces."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -29,6 +31,11 @@ class Trace:
 
     Immutable: indexing and concatenation give new Traces; a slice shares memory with its parent.
 
+    A network with several predictions per input (pixels, boxes) makes a Trace with a `source`: the number of
+    the input that each row came from. There `inputs`, where kept, has a row per input, and a row's own input
+    is `inputs[source]`. A slice keeps all inputs and their numbers. Concatenation lines the inputs up one
+    after another, so that the numbers of the second Trace start where the inputs of the first end.
+
     `outputs` says what you pass as logits: "logits", "probabilities" or "log-probabilities". Left out, rows
     that are clearly probabilities are taken as such, with a warning.
 
@@ -41,6 +48,12 @@ class Trace:
     features: Mapping[str, Tensor] = field(default_factory=dict)
     labels: Tensor | None = None
     inputs: Inputs | None = None
+    source: Tensor | None = None
+    """The number of the input that each row came from; None where every input has one row."""
+    input_count: int = -1
+    """How many inputs there were: with a `source`, some may have many rows and others none."""
+    ignored: int = 0
+    """Rows that `Network.observe` left out, since their label was its `ignore_index`."""
     outputs: InitVar[str | None] = field(default=None, kw_only=True)
 
     def __post_init__(self, outputs: str | None) -> None:
@@ -56,10 +69,12 @@ class Trace:
         object.__setattr__(self, "features", MappingProxyType(dict(self.features)))
         if self.labels is not None:
             object.__setattr__(self, "labels", class_numbers(self.labels))
+        object.__setattr__(self, "input_count", self._counted_inputs())
         for name, rows in self._parts():
-            if len(rows) != len(self):
+            expected = self.input_count if name.startswith("inputs") else len(self)
+            if len(rows) != expected:
                 raise InputError(
-                    f"expected one row of {name} per input ({len(self)}), got {len(rows)}; "
+                    f"expected one row of {name} per input ({expected}), got {len(rows)}; "
                     "pass parts of the same inputs"
                 )
         if self.labels is not None:
@@ -92,16 +107,24 @@ class Trace:
         if isinstance(rows, int):
             start = range(len(self))[rows]
             rows = slice(start, start + 1)
-        inputs = self.inputs
-        return Trace(
+        parts = (
             self.logits[rows],
             {name: value[rows] for name, value in self.features.items()},
             None if self.labels is None else self.labels[rows],
+        )
+        if self.source is not None:
+            return Trace(
+                *parts, self.inputs, self.source[rows], self.input_count, self.ignored, outputs=LOGITS
+            )
+        inputs = self.inputs
+        return Trace(
+            *parts,
             {name: value[rows] for name, value in inputs.items()}
             if isinstance(inputs, Mapping)
             else None
             if inputs is None
             else inputs[rows],
+            ignored=self.ignored,
             outputs=LOGITS,
         )
 
@@ -125,7 +148,10 @@ class Trace:
             torch.cat([trace.logits for trace in parts]),
             {name: torch.cat([trace.features[name] for trace in parts]) for name in first.features},
             None if first.labels is None else torch.cat([trace.known_labels for trace in parts]),
-            _concatenated([trace.inputs for trace in parts if trace.inputs is not None]),
+            None if first.inputs is None else concatenated([trace.known_inputs for trace in parts]),
+            None if first.source is None else _sources_in_line(parts),
+            sum(trace.input_count for trace in parts),
+            sum(trace.ignored for trace in parts),
             outputs=LOGITS,
         )
 
@@ -156,6 +182,16 @@ class Trace:
     def correct(self) -> Tensor:
         return self.predictions == self.known_labels
 
+    def of_inputs(self, values: Tensor) -> Tensor:
+        """For every row, the value of its input, from one value per input.
+
+        >>> Trace(torch.zeros(3, 2), source=torch.tensor([0, 0, 2]), input_count=3).of_inputs(
+        ...     torch.tensor([0.1, 0.2, 0.3])
+        ... )
+        tensor([0.1000, 0.1000, 0.3000])
+        """
+        return values if self.source is None else values[self.source]
+
     @property
     def order_hint(self) -> str:
         """A sentence if the answers fit the labels far better in another order of the classes, else empty."""
@@ -172,8 +208,10 @@ class Trace:
 
     @tabled
     def to_frame(self) -> pd.DataFrame:
-        """A row per input: prediction, confidence and, if labels are known, label and correct."""
-        frame: dict[str, Any] = {
+        """A row per prediction: its source, where inputs have several, prediction, confidence and, if labels
+        are known, label and correct."""
+        frame: dict[str, Any] = {} if self.source is None else {"source": self.source.numpy()}
+        frame |= {
             "prediction": self.predictions.numpy(),
             "confidence": self.probabilities.amax(dim=1).numpy(),
         }
@@ -181,11 +219,29 @@ class Trace:
             frame |= {"label": self.labels.numpy(), "correct": self.correct.numpy()}
         return pd.DataFrame(frame)
 
+    def _counted_inputs(self) -> int:
+        """The number of inputs, after a look at the sources."""
+        if self.source is None:
+            return len(self)
+        source = self.source
+        if source.ndim != 1 or source.is_floating_point() or self.input_count < 0:
+            raise InputError(
+                f"expected source as one whole number per row, and input_count, got {source.dtype} "
+                f"{tuple(source.shape)} and {self.input_count}; number the inputs from 0"
+            )
+        if len(source) and not 0 <= int(source.min()) <= int(source.max()) < self.input_count:
+            raise InputError(
+                f"expected sources from 0 to {self.input_count - 1}, one per input, got "
+                f"{int(source.min())} to {int(source.max())}; number the inputs from 0"
+            )
+        return self.input_count
+
     def _parts(self) -> list[tuple[str, Tensor]]:
         inputs = self.inputs
         return [
             *((f"features[{name!r}]", value) for name, value in self.features.items()),
             *([] if self.labels is None else [("labels", self.labels)]),
+            *([] if self.source is None else [("source", self.source)]),
             *(
                 []
                 if inputs is None
@@ -194,6 +250,18 @@ class Trace:
                 else [(f"inputs[{name!r}]", value) for name, value in inputs.items()]
             ),
         ]
+
+
+def _sources_in_line(traces: Sequence[Trace]) -> Tensor:
+    """The sources of all Traces, each counted on from the inputs of those before."""
+    starts = accumulate((trace.input_count for trace in traces), initial=0)
+    return torch.cat(
+        [
+            trace.source + start
+            for trace, start in zip(traces, starts, strict=False)
+            if trace.source is not None
+        ]
+    )
 
 
 def _recognised(values: Tensor) -> str:
@@ -209,9 +277,8 @@ def _recognised(values: Tensor) -> str:
     return PROBABILITIES
 
 
-def _concatenated(inputs: list[Inputs]) -> Inputs | None:
-    if not inputs:
-        return None
+def concatenated(inputs: Sequence[Inputs]) -> Inputs:
+    """The rows of all, one after another."""
     tensors = [part for part in inputs if isinstance(part, Tensor)]
     mappings = [part for part in inputs if isinstance(part, Mapping)]
     if tensors:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import assay
 from assay.cli import app
 from assay.demo.networks import small_cnn, trained
+from assay.faults import BYTES, TOKENS
 
 FAULTS = ("gaussian", "contrast", "pixel_trap", "dead_rows", "fgsm")
 
@@ -127,28 +128,82 @@ def test_false_alarms_accuse_given_test_data_and_never_the_checks_own_split():
     assert fine.measured <= fine.limit
 
 
-def test_a_black_box_leaves_monitorability_undecided(network):
-    class Box(torch.nn.Module):
-        differentiable = False
+class Box(torch.nn.Module):
+    """A module of which only outputs are known."""
 
-        def __init__(self):
-            super().__init__()
-            self.inner = network.module
+    differentiable = False
 
-        def forward(self, inputs):
-            return self.inner(inputs)
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
 
-    found = assay.check_network(assay.Network(Box()), assay.data.digits()[1], faults=("gaussian",))
+    def forward(self, inputs):
+        return self.inner(inputs)
+
+
+def test_what_needs_gradients_is_left_out_of_the_check_of_a_black_box(network, tmp_path):
+    box = assay.Network(Box(network.module))
+    candidates = {"softmax": assay.monitors.MaxSoftmax(), "odin": assay.monitors.ODIN(box)}
+    data = assay.data.digits()[1]
+    found = assay.check_network(box, data, faults=("gaussian", "fgsm", "random_sign"), candidates=candidates)
+    assert set(found.left_out) == {"odin", "fgsm", "monitorability (MIRA)"}
+    assert all("without gradients" in reason for reason in found.left_out.values())
     assert found.monitorability is None
-    assert found.passed is not True
+    assert [gate.name for gate in found.gates] == ["accuracy", "detection (mean MCC)", "false alarms"]
+    assert found.shuffle is not None
+    assert set(found.benchmark.table["scenario"]) >= {"gaussian (5)", "random_sign (5)"}
+    missing = (
+        "Left out: odin, fgsm, monitorability (MIRA), since the network is a black box without gradients."
+    )
+    assert missing in found.summary()
+    suite = ElementTree.fromstring(assay.check.junit(found))
+    assert suite.get("skipped") == "3"
+    assert "gradients" in suite.find("./testcase[@name='monitorability (MIRA)']/skipped").get("message")
+    assay.write_report([found], tmp_path / "report.html")
+    assert missing in (tmp_path / "report.html").read_text()
+    assay.save(found, tmp_path / "check.safetensors")
+    assert assay.load(tmp_path / "check.safetensors", network=box).left_out == found.left_out
+
+
+def test_a_gate_that_was_asked_for_is_undecided_where_it_cannot_be_measured(network):
+    found = assay.check_network(
+        assay.Network(Box(network.module)), assay.data.digits()[1], faults=("gaussian",), least_mira=0.0
+    )
     mira = next(gate for gate in found.gates if gate.name.startswith("monitorability"))
     assert mira.passed is None
+    assert found.passed is None
     assert "gradients" in mira.words
-    case = ElementTree.fromstring(assay.check.junit(found)).find(
-        "./testcase[@name='monitorability (MIRA)']/error"
-    )
-    assert case is not None
-    assert "gradients" in case.get("message")
+    assert not found.left_out
+
+
+def test_a_function_without_layers_is_checked_by_what_it_puts_out(network):
+    def probabilities(images):
+        return network.observe(torch.from_numpy(images)).probabilities.numpy()
+
+    forest = assay.Network.from_function(probabilities, "forest-1")
+    found = assay.check_network(forest, assay.data.digits()[1], faults=("gaussian", "contrast"))
+    assert set(found.left_out) == {"monitorability (MIRA)", "shuffle score"}
+    assert found.left_out["monitorability (MIRA)"] == "the network has no layers that can be watched"
+    assert "got the logarithms of probabilities, whose energy is 0" in found.left_out["shuffle score"]
+    assert {gate.verdict for gate in found.gates} == {"passed"}
+    assert set(found.benchmark.guards) == {"MaxSoftmax", "Entropy", "GEN", "KLMatching"}
+    with_layers = {"knn": assay.monitors.KNN(), "softmax": assay.monitors.MaxSoftmax()}
+    narrow = assay.check_network(forest, assay.data.digits()[1], faults=("gaussian",), candidates=with_layers)
+    assert narrow.left_out["knn"] == "the network has no layers that can be watched"
+    with pytest.raises(assay.AssayError, match=r"expected a monitor that Network\.from_function"):
+        assay.check_network(forest, assay.data.digits()[1], candidates={"knn": assay.monitors.KNN()})
+
+
+def test_an_onnx_file_is_checked_with_its_layer(network, tmp_path):
+    from assay.network.graph import traced
+
+    path = tmp_path / "digits.onnx"
+    graph = traced(network.module, [torch.zeros(2, 1, 8, 8)], ["images"], ["logits"])
+    path.write_bytes(graph.SerializeToString())
+    found = assay.check_network(assay.Network.from_onnx(path), assay.data.digits()[1], severities=(5,))
+    assert set(found.left_out) == {"fgsm", "monitorability (MIRA)"}
+    assert "KNN" in found.benchmark.guards
+    assert found.passed is True
 
 
 def test_a_check_is_saved_whole_with_its_guard(found, network, tmp_path):
@@ -198,11 +253,21 @@ def test_data_is_not_tested_on_itself_and_labels_are_classes(network):
     inputs, labels = assay.data.digits()[1]
     with pytest.raises(assay.AssayError, match="test with rows of its own, got those of data"):
         assay.check_network(network, (inputs, labels), test=(inputs, labels))
-    for wrong in (99, -100):
-        changed = labels.clone()
-        changed[3] = wrong
-        with pytest.raises(assay.AssayError, match="expected labels from 0 to 9"):
-            assay.check_network(network, (inputs, changed))
+    changed = labels.clone()
+    changed[3] = 99
+    with pytest.raises(assay.AssayError, match="expected labels from 0 to 9"):
+        assay.check_network(network, (inputs, changed))
+
+
+def test_rows_to_be_ignored_are_left_out_with_their_number(network):
+    inputs, labels = assay.data.digits()[1]
+    marked = labels.clone()
+    marked[:30] = -100
+    found = assay.check_network(network, (inputs, marked[:, None].double()), faults=("gaussian",))
+    assert found.left_out == {"30 rows of data": "their label is -100, which is ignored"}
+    assert (
+        found.benchmark.table["inputs"].tolist() == [84] * 10
+    )  # a fifth of 420, for five guards at two severities
 
 
 def test_a_layer_wider_than_the_data_is_measured_with_a_shrunk_covariance(network):
@@ -213,9 +278,68 @@ def test_a_layer_wider_than_the_data_is_measured_with_a_shrunk_covariance(networ
         assert _estimator(trace) == estimator
 
 
-def test_a_network_that_watches_no_layer_cannot_be_checked(network):
-    with pytest.raises(assay.AssayError, match="layers='penultimate'"):
-        assay.check_network(assay.Network(network.module, layers=()), assay.data.digits()[1])
+class Letters(torch.nn.Module):
+    """Which of two halves of an alphabet of bytes, or tokens, a row is made of; exact, without training."""
+
+    def __init__(self, values):
+        super().__init__()
+        self.letters = torch.nn.Embedding(values, 2, padding_idx=0)
+        self.head = torch.nn.Linear(2, 2, bias=False)
+        with torch.no_grad():
+            upper = torch.arange(values) >= values // 2
+            self.letters.weight.copy_(torch.stack([~upper, upper], dim=1))
+            self.letters.weight[0] = 0
+            self.head.weight.copy_(8 * torch.eye(2))
+
+    def forward(self, input_ids, attention_mask=None):
+        return self.head(self.letters(input_ids.long()).mean(dim=1))
+
+
+def rows_of_letters(values, count=400):
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(count) % 2
+    half = values // 2
+    rows = torch.randint(1, half, (count, 24), generator=generator) + half * labels[:, None]
+    return rows.masked_fill(torch.arange(24) >= 20, 0), labels
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "faults", "expected"),
+    [
+        (
+            256,
+            torch.uint8,
+            None,
+            set(BYTES),
+        ),
+        (256, torch.int32, ("bit_flips",), {"bit_flips"}),
+        (
+            90,
+            torch.int64,
+            None,
+            set(TOKENS),
+        ),
+    ],
+)
+def test_bytes_and_tokens_are_checked_with_faults_of_their_own(values, dtype, faults, expected):
+    rows, labels = rows_of_letters(values)
+    network = assay.Network(Letters(values))
+    found = assay.check_network(network, (rows.to(dtype), labels), faults=faults)
+    assert {name.partition(" (")[0] for name in found.benchmark.table["scenario"]} == expected
+    assert "floating-point inputs to perturb" in found.left_out["monitorability (MIRA)"]
+    assert found.shuffle.score > 0.5
+    accuracy = next(gate for gate in found.gates if gate.name == "accuracy")
+    assert accuracy.measured == 1
+
+
+def test_tokens_in_a_dict_are_checked_too():
+    rows, labels = rows_of_letters(90)
+    inputs = {"input_ids": rows, "attention_mask": (rows > 0).long()}
+    network = assay.Network(Letters(90))
+    novelty = {"mixed": {name: values[:50].flip(1) for name, values in inputs.items()}}
+    found = assay.check_network(network, (inputs, labels), severities=(5,), novelty=novelty)
+    assert "mixed" in set(found.benchmark.table["scenario"])
+    assert found.guard(inputs).alarm.shape == (400,)
 
 
 def test_the_command_writes_report_guard_and_junit_and_its_status_is_the_verdict(tmp_path, monkeypatch):

@@ -36,6 +36,16 @@ def test_help_answers_without_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_observe_counts_the_rows_that_it_leaves_out(run, tmp_path):
+    train = assay.data.digits()[0]
+    labels = train.labels.clone()
+    labels[:7] = -100
+    np.savez(tmp_path / "digits.npz", x=train.inputs, y=labels)
+    result = run("observe", "assay.demo.networks:small_cnn", "--data", "digits.npz", "--json")
+    assert "note: 7 rows were left out, since their label is -100" in result.output
+    assert json.loads(result.output.splitlines()[-1])["inputs"] == len(labels) - 7
+
+
 def test_observe_saves_a_trace_and_says_what_it_saw(run, tmp_path):
     result = run(
         "observe",

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.data import read_npz
+from assay.data import read, read_inputs, read_npz
 from assay.errors import InputError
 
 Y = np.array([1, 0])
@@ -149,3 +149,20 @@ def test_a_damaged_file_is_read_or_refused_but_never_crashes(tmp_path_factory, p
     except InputError:
         return
     assert inputs.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [("uint8", torch.uint8), (">i4", torch.int32), ("uint16", torch.int32), ("int64", torch.int64)],
+)
+def test_whole_numbers_stay_as_they_are_if_asked(tmp_path, dtype, expected):
+    rows = np.arange(12).reshape(3, 4).astype(dtype)
+    np.savez(tmp_path / "files.npz", inputs=rows, labels=[0, 1, 1])
+    inputs, labels = read(tmp_path / "files.npz", integers=True)
+    assert inputs.dtype == expected
+    assert torch.equal(inputs.long(), torch.arange(12).reshape(3, 4))
+    assert labels.tolist() == [0, 1, 1]
+    assert torch.equal(read_inputs(tmp_path / "files.npz", integers=True), inputs)
+    np.savez(tmp_path / "floats.npz", inputs=rows / 2, labels=[0, 1, 1])
+    with pytest.raises(InputError, match="expected rows of whole numbers, got float64"):
+        read(tmp_path / "floats.npz", integers=True)

@@ -188,9 +188,18 @@ def test_a_broken_sensor_is_broken_in_the_same_place_in_every_image():
     assert int((added[0, 0, :, 0] != 0).sum()) == 10
 
 
-def test_shifted_rows_hold_the_same_pixels_and_a_stuck_frame_the_image_before(coloured):
+def test_shifted_rows_hold_the_same_pixels_and_a_black_image_none(coloured):
     shifted = ANOMALY["shifted_pixel"](coloured, 5)
     assert torch.equal(shifted.sort(dim=3).values, coloured.sort(dim=3).values)
     assert not (shifted == coloured).all(dim=3).any()
-    assert torch.equal(ANOMALY["stuck_frame"](coloured, 5), coloured.roll(1, dims=0))
     assert torch.equal(ANOMALY["black_image"](coloured, 5), torch.zeros_like(coloured))
+
+
+def test_a_stuck_frame_is_the_first_image_from_below(coloured):
+    height = coloured.shape[2]
+    for severity in range(1, 6):
+        frozen = ANOMALY["stuck_frame"](coloured, severity)
+        fresh = height - round(height * severity / 5)
+        assert torch.equal(frozen[:, :, :fresh], coloured[:, :, :fresh])
+        assert torch.equal(frozen[:, :, fresh:], coloured[:1, :, fresh:].expand_as(frozen[:, :, fresh:]))
+    assert torch.equal(ANOMALY["stuck_frame"](coloured[:1], 5), coloured[:1])

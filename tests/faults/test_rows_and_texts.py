@@ -44,8 +44,18 @@ def test_table_faults_go_further_with_severity_and_repeat_themselves(name):
     assert away[0] > 0
     assert rising(away)
     assert torch.equal(fault(TABLE, 3, seed=2), fault(TABLE, 3, seed=2))
-    assert not torch.equal(fault(TABLE, 3, seed=2), fault(TABLE, 3, seed=3))
+    random = name not in ("rounding", "saturated_sensor")
+    assert torch.equal(fault(TABLE, 3, seed=2), fault(TABLE, 3, seed=3)) != random
     assert torch.equal(TABLE, before)
+    assert fault(TABLE.double(), 2).dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", TABULAR)
+def test_table_faults_take_one_feature_and_features_that_never_vary(name):
+    alone, constant = TABLE[:, :1], torch.full((20, 5), 3.0)
+    assert torch.isfinite(TABULAR[name](alone, 5)).all()
+    assert torch.equal(TABULAR[name](alone, 5), alone) == (name == "swapped_columns")
+    assert torch.equal(TABULAR[name](constant, 5), constant) == (name not in ("unit_change", "scaling_drift"))
 
 
 def test_table_faults_do_what_they_say():
@@ -62,6 +72,43 @@ def test_table_faults_do_what_they_say():
     assert gain.max() <= 1.8 + 1e-4
 
 
+def test_noise_and_shift_of_tables_are_as_large_as_they_say():
+    mean, scale = TABLE.mean(dim=0), TABLE.std(dim=0)
+    for severity, share in enumerate((0.02, 0.05, 0.1, 0.2, 0.4), 1):
+        spikes = (TABULAR["outliers"](TABLE, severity) - TABLE) / scale
+        # Rounding in float32, at values of thousands of standard deviations from zero.
+        assert torch.allclose(spikes.abs(), torch.where(spikes.abs() > 2, 5.0, 0.0), atol=0.01)
+        assert ((spikes.abs() > 2).sum(dim=1) == max(severity, round(share * 12))).all()
+    steps = (TABULAR["rounding"](TABLE, 3) - mean) / scale
+    assert torch.allclose(steps, steps.round(), atol=0.01)
+    assert ((TABULAR["rounding"](TABLE, 3) - TABLE).abs() <= 0.5 * scale + 0.01 * scale).all()
+    moved = (TABULAR["offset"](TABLE, 4) - TABLE) / scale
+    assert torch.allclose(moved.abs(), torch.ones(300, 12), atol=0.01)
+    assert torch.allclose(moved, moved[:1].expand(300, 12), atol=0.01)
+    factor = TABULAR["unit_change"](TABLE, 4) / TABLE
+    assert torch.allclose(factor, torch.where(factor[:1] > 5, 10.0, 1.0).expand(300, 12))
+    assert int((factor[0] > 5).sum()) == 7
+    reached = (TABULAR["saturated_sensor"](TABLE, 4) - mean) / scale
+    inside = ((TABLE - mean) / scale).abs() < 0.49
+    assert reached.abs().max() <= 0.51
+    assert torch.equal(TABULAR["saturated_sensor"](TABLE, 4)[inside], TABLE[inside])
+
+
+def test_mixed_up_columns_hold_the_same_values_in_other_places():
+    for severity in range(1, 6):
+        swapped = TABULAR["swapped_columns"](TABLE, severity)
+        assert torch.equal(swapped.sort(dim=1).values, TABLE.sort(dim=1).values)
+        assert int((swapped != TABLE).all(dim=0).sum()) == 2 * severity
+    moved = TABULAR["misaligned_columns"](TABLE, 3)
+    assert torch.equal(moved.sort(dim=0).values, TABLE.sort(dim=0).values)
+    elsewhere = (moved != TABLE).all(dim=0)  # in no row its own value
+    assert int(elsewhere.sum()) == 5
+    assert torch.equal(moved[:, ~elsewhere], TABLE[:, ~elsewhere])
+    # All features of a row come from one and the same other row.
+    source = [int((TABLE[:, elsewhere] == row).all(dim=1).nonzero()) for row in moved[:, elsewhere]]
+    assert sorted(source) == list(range(300))
+
+
 @pytest.mark.parametrize("name", TEXT)
 def test_text_faults_go_further_with_severity_and_repeat_themselves(name):
     fault = TEXT[name]
@@ -74,7 +121,7 @@ def test_text_faults_go_further_with_severity_and_repeat_themselves(name):
     assert away[0] > 0
     assert rising(away)
     assert fault(TEXTS, 3, seed=2) == fault(TEXTS, 3, seed=2)
-    assert (fault(TEXTS, 3, seed=2) == fault(TEXTS, 3, seed=3)) == (name == "truncation")
+    assert (fault(TEXTS, 3, seed=2) == fault(TEXTS, 3, seed=3)) == (name in ("truncation", "lost_start"))
 
 
 def test_character_noise_changes_the_share_it_says_and_keeps_any_alphabet():
@@ -85,8 +132,34 @@ def test_character_noise_changes_the_share_it_says_and_keeps_any_alphabet():
     assert abs(len(result) - len(text)) < 40
 
 
-def test_truncation_keeps_the_beginning():
+def test_truncation_keeps_the_beginning_and_a_lost_start_the_end():
     assert TEXT["truncation"](["a b c d e f g h i j"], 3) == ["a b c d"]
+    assert TEXT["lost_start"](["a b c d e f g h i j", "k", ""], 3) == ["g h i j", "k", ""]
+
+
+def test_words_are_lost_swapped_and_repeated_within_their_text():
+    texts = ["", "a b c d e f g", "one", "u v w x", ""]
+    assert TEXT["word_order"](texts, 5) == ["", "b a d c f e g", "one", "v u x w", ""]
+    assert TEXT["lost_spaces"](texts, 5) == ["", "abcdefg", "one", "uvwx", ""]
+    for severity, lost in enumerate((1, 1, 2, 3, 5), 1):
+        left = TEXT["lost_words"](texts, severity)
+        assert len(left[1].split()) == 7 - lost
+        assert [left[0], left[2], left[4]] == ["", "one", ""]
+        for before, after in zip(texts, left, strict=True):
+            places = iter(before.split())
+            assert all(word in places for word in after.split())  # in order
+        stuck = TEXT["repeated_words"](texts, severity)
+        changed = [at for at in range(7) if stuck[1].split()[at] != texts[1].split()[at]]
+        assert len(changed) == -(-round((0.05, 0.1, 0.2, 0.4, 0.6)[severity - 1] * 600) // 100)
+        assert all(stuck[1].split()[at] == texts[1].split()[at - 1] for at in changed)
+        assert [stuck[0], stuck[2], stuck[4]] == ["", "one", ""]
+
+
+def test_letters_are_misread_and_written_in_the_other_case():
+    assert TEXT["misread_letters"](["Look, 100 bees", "", "xyz"], 5) == ["L00k, 100 6cc5", "", "xy2"]
+    assert TEXT["letter_case"](["Der kleine Fuß, 100 m", ""], 5) == ["dER KLEINE fUSS, 100 M", ""]
+    (half,) = TEXT["letter_case"](["a b c d e f g h i j"], 3)
+    assert sum(word.isupper() for word in half.split()) == 6
 
 
 def test_bad_tables_and_texts_get_one_clear_sentence():

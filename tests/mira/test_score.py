@@ -399,13 +399,34 @@ def test_a_score_on_the_rows_it_was_fitted_on_says_so(network, order):
     assert not any("training inputs" in warning for warning in other.warnings)
 
 
-@pytest.mark.parametrize("label", [99, -100])
-def test_a_label_that_is_no_class_is_refused_before_gradients_ignore_it(network, label):
+def test_a_label_that_is_no_class_is_refused_before_gradients_ignore_it(network):
     train, (inputs, labels) = gaussians(50), gaussians(50, seed=1)
-    labels[7] = label
+    labels[7] = 99
     for data in ((train, (inputs, labels)), ((inputs, labels), train)):
         with pytest.raises(InputError, match="expected labels from 0 to 1"):
             assay.mira_score(network, *data)
+
+
+def test_inputs_whose_label_is_to_be_ignored_are_left_out(network):
+    train, (inputs, labels) = gaussians(50), gaussians(50, seed=1)
+    marked = labels.clone()
+    marked[7] = -100
+    kept = torch.arange(len(labels)) != 7
+    for there, here in ((marked, kept), (labels, slice(None))):
+        ours = assay.mira_score(network, train, (inputs, there), resamples=10)
+        assert (
+            ours.score == assay.mira_score(network, train, (inputs[here], labels[here]), resamples=10).score
+        )
+
+
+def test_a_network_with_several_predictions_per_input_is_refused(network):
+    dense = assay.Network(network.module, layers=(), rows="pixels")
+    for score in (
+        lambda: assay.mira_score(dense, gaussians(50), gaussians(50)),
+        lambda: assay.shuffle_score(dense, gaussians(50)[0]),
+    ):
+        with pytest.raises(InputError, match="one prediction per input"):
+            score()
 
 
 def test_bad_input_gets_one_clear_sentence(network, curved, curved_data):

@@ -57,3 +57,41 @@ def test_it_is_a_whole_answer(tmp_path):
     assay.write_report([again], tmp_path / "report.html")
     with pytest.raises(assay.AssayError, match="at least two inputs"):
         assay.shuffle_score(assay.Network(Product()), twins(1))
+
+
+def test_whole_numbers_are_shuffled_among_the_rows_that_are_free_in_a_place():
+    values = torch.randint(0, 9, (60, 7), generator=torch.Generator().manual_seed(2))
+    free = values > 2
+    mixed = shuffled(values, 1, free)
+    assert torch.equal(mixed[~free], values[~free])
+    for place in range(7):
+        own = free[:, place]
+        assert mixed[own, place].sort().values.tolist() == values[own, place].sort().values.tolist()
+    assert not torch.equal(mixed, values)
+    assert torch.equal(shuffled(values, 1, torch.ones_like(free)), shuffled(values, 1))
+
+
+def test_padding_special_tokens_and_fixed_values_stay_where_they_are():
+    seen = []
+
+    class Recording(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.letters = nn.Embedding(20, 3, padding_idx=0)
+            self.head = nn.Linear(3, 2)
+
+        def forward(self, input_ids):
+            seen.append(input_ids)
+            return self.head(self.letters(input_ids).sum(dim=1))
+
+    rows = torch.randint(1, 20, (50, 6), generator=torch.Generator().manual_seed(3))
+    rows[:, 4:] = 0
+    rows[::2, 0] = 7
+    assay.shuffle_score(assay.Network(Recording()), rows, fixed=(7,))
+    before, after = seen
+    held = (rows == 0) | (rows == 7)
+    assert torch.equal(before, rows)
+    assert torch.equal(after[held], rows[held])
+    assert not torch.equal(after, rows)
+    found = assay.shuffle_score(assay.Network(Recording()), {"input_ids": rows})
+    assert 0 <= found.score <= 1

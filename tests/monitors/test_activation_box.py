@@ -85,7 +85,7 @@ def test_a_class_never_seen_gets_the_largest_score(blobs):
     scores = monitor.score(blobs)
     assert (scores[blobs.predictions == 2] == UNSEEN).all()
     assert torch.isfinite(scores).all()
-    assert "classes [2]" in monitor.remedy_
+    assert "class 2" in monitor.remedy_
     assert not ActivationBox().fit(blobs).remedy_
     far = Trace(blobs.logits, {"penultimate": blobs.features["penultimate"] * 1e38})
     assert (monitor.score(far)[blobs.predictions != 2] <= UNSEEN).all()

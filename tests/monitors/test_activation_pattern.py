@@ -70,7 +70,7 @@ def test_misclassified_rows_teach_nothing_and_unseen_classes_score_most():
     monitor = ActivationPattern().fit(trace_of(features, [0, 0, 0], labels))
     assert monitor.score(trace_of(features, [0, 0, 0])).tolist() == [0, 0, 1]
     assert monitor.score(trace_of(features, [2, 3, 1])).tolist() == [3, 3, 3]
-    assert "classes [1, 2, 3]" in monitor.remedy_
+    assert "classes 1, 2, 3" in monitor.remedy_
 
 
 def test_the_threshold_says_what_is_on():

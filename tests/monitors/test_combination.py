@@ -301,7 +301,7 @@ def test_a_stream_read_once_gives_the_state_of_the_whole_and_files_keep_it(prefi
 def test_a_combination_passes_on_what_its_members_remedied():
     train = trace_of(0)
     known = train[train.predictions != 2]
-    assert "classes [2]" in AnyOf([MaxSoftmax(), GaussianInterval()]).fit(known).remedy_
+    assert "class 2" in AnyOf([MaxSoftmax(), GaussianInterval()]).fit(known).remedy_
     assert AnyOf([MaxSoftmax(), GaussianInterval()]).fit(train).remedy_ == ""
 
 

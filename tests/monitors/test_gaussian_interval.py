@@ -81,7 +81,7 @@ def test_constant_neurons_single_rows_and_unseen_classes_give_finite_scores():
     assert monitor.score(trace_of([[12.0, 5.0, 3.0], [9.0, 6.0, 3.0]], [1, 1])).tolist() == [0, 0]
     assert monitor.score(trace_of([[1.0, 5.0, 1.1]], [0])).item() == pytest.approx(1 / 3)
     assert monitor.score(trace_of([[1.0, 5.0, 1.0]], [2])).item() == 1
-    assert "classes [2]" in monitor.remedy_
+    assert "class 2" in monitor.remedy_
     graded = GaussianInterval(measure="excess").fit(trace_of(features, [0, 0, 0, 1]))
     assert graded.score(trace_of([[1.0, 5.0, 1.0]], [2])).item() == UNSEEN
 

@@ -189,7 +189,7 @@ def test_what_determines_no_covariance_gets_finite_scores_and_a_stated_remedy(ki
 def test_a_lone_row_of_a_class_takes_the_tied_covariance():
     trace = singular("a class with one row")
     alone = Mahalanobis(covariance="per_class").fit(trace)
-    assert "1 (tied covariance, 1 rows)" in alone.remedy_
+    assert "class 1 (1 rows) was singular and was replaced by the tied one" in alone.remedy_
     column = Mahalanobis().fit(trace).distances(trace)[:, 1]
     assert torch.allclose(alone.distances(trace)[:, 1], column, rtol=1e-4, atol=1e-4)
 

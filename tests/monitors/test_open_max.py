@@ -90,7 +90,7 @@ def test_a_class_never_seen_is_infinitely_far_and_named():
     training = trace_of(90, 0, classes=4, labelled=False)
     training = training[training.predictions != 2]
     monitor = OpenMax(top=1).fit(training)
-    assert "classes [2]" in monitor.remedy_
+    assert "class 2" in monitor.remedy_
     only = Trace(torch.tensor([[0.0, 0.0, 5.0, 0.0]]))
     # All of the logit moves: softmax of (5, 0, 0, 0, 0).
     assert monitor.score(only).item() == pytest.approx(5 - np.log(4))
@@ -99,7 +99,7 @@ def test_a_class_never_seen_is_infinitely_far_and_named():
 def test_a_class_with_one_row_takes_that_row_alone():
     training = Trace(torch.tensor([[5.0, 0.0], [4.0, 0.0], [6.0, 1.0], [0.0, 3.0]]))
     monitor = OpenMax().fit(training)
-    assert "classes [1] have one distance" in monitor.remedy_
+    assert "class 1 with one distance" in monitor.remedy_
     assert monitor.shape_[1] == _STEP
     near, far = monitor.score(Trace(torch.tensor([[0.0, 3.0], [0.0, 3.5]]))).tolist()
     assert np.isfinite([near, far]).all()

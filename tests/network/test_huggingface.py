@@ -264,7 +264,7 @@ def test_the_model_is_left_as_it_was_also_after_an_error(bert):
     ("data", "reason"),
     [
         ("a film", "even for a single text"),
-        ([1, 2, 3], "3 parts"),
+        ([1, 2, 3], "expected a list of texts"),
         (torch.zeros(2, 3), "expected a list of texts"),
         ({"words": torch.ones(2, 3), "mask": torch.ones(2, 3)}, r"got \['mask', 'words'\]"),
         ((TEXTS, LABELS[:2]), "5 inputs and 2 labels"),

@@ -308,7 +308,7 @@ def test_a_layer_that_does_not_run_is_said(module, inputs):
     with pytest.raises(InputError, match="'unused' to run"):
         assay.Network(module, layers="unused").observe(inputs)
     with pytest.raises(InputError, match="a Linear layer to run"):
-        assay.Network(nn.Sequential(nn.Flatten(), nn.Softmax(1))).observe(inputs)
+        assay.Network(nn.Sequential(nn.Flatten(), nn.Tanh())).observe(inputs)
 
 
 def test_bad_data_gets_one_clear_sentence(module, inputs, labels):

@@ -251,7 +251,7 @@ def test_a_graph_without_layers_or_logits_is_said(path):
     graph_file(
         path, [helper.make_node("Relu", ["x"], ["y"])], [("x", FLOAT, ["n", 4])], [("y", FLOAT, ["n", 4])]
     )
-    with pytest.raises(InputError, match="Gemm or MatMul with weights before 'y', found none"):
+    with pytest.raises(InputError, match=r"Gemm or MatMul with weights before 'y', or a Conv .* found none"):
         assay.Network.from_onnx(path)
     assert assay.Network.from_onnx(path, layers=()).observe(torch.ones(2, 4)).logits.shape == (2, 4)
     node = helper.make_node("ArgMax", ["x"], ["label"], axis=1, keepdims=0)
@@ -285,3 +285,31 @@ def test_a_missing_package_names_the_line_that_installs_it(path, package, monkey
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=rf"{package}.*pip install 'assay\[onnx\]'"):
         assay.Network.from_onnx(path)
+
+
+def test_a_convolution_with_a_channel_per_class_is_the_last_layer(images, path):
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(1, 5, 3), nn.ReLU(), nn.Conv2d(5, 3, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    ).eval()
+    trace = assay.Network.from_onnx(exported(module, images, path)).observe(images)
+    expected = assay.Network(module).observe(images)
+    assert torch.allclose(trace.logits, expected.logits, atol=TOLERANCE)
+    assert torch.allclose(trace.features["penultimate"], expected.features["penultimate"], atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("build", [small_cnn, small_mlp])
+def test_a_dynamically_quantised_file_shows_what_goes_into_its_last_layer(build, images, path, tmp_path):
+    from onnxruntime.quantization import quantize_dynamic
+
+    module = build()
+    quantize_dynamic(exported(module, images, path), tmp_path / "int8.onnx")
+    network = assay.Network.from_onnx(tmp_path / "int8.onnx")
+    assert {"MatMulInteger", "ConvInteger"} & {node.op_type for node in network.file.nodes}
+    trace, expected = network.observe(images), assay.Network(module).observe(images)
+    # Eight bits per weight and activation: a few percent of the spread.
+    for found, wanted in (
+        (trace.logits, expected.logits),
+        (trace.features["penultimate"], expected.features["penultimate"]),
+    ):
+        assert (found - wanted).abs().max() < 0.1 * wanted.std()

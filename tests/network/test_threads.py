@@ -10,7 +10,7 @@ from torch import nn
 from assay import Guard, Network
 from assay.errors import InputError
 from assay.monitors import Energy, MonteCarloDropout
-from assay.network.taps import PENULTIMATE, layer_outputs, modules_of
+from assay.network.taps import PENULTIMATE, hooked, modules_of
 
 
 class Gate(nn.Module):
@@ -114,7 +114,7 @@ def test_a_hook_that_torch_is_just_adding_does_not_disturb_another_thread():
     layers = module()
     parts = modules_of(layers)
     with (
-        layer_outputs(layers, [PENULTIMATE], parts, lambda _, output: output),
+        hooked(layers, [PENULTIMATE], parts, 3, lambda _, output, __: output),
         ThreadPoolExecutor(1) as other,
     ):
         for part in parts:

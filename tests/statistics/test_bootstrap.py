@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multinomial
 
-from assay.statistics import bootstrap, poisson_counts, resampled_counts, resampled_means
+from assay.statistics import bootstrap, poisson_counts, resampled_counts, resampled_means, resampled_sums
 
 
 def test_means_of_drawn_rows_vary_as_theory_says(monkeypatch):
@@ -33,3 +33,13 @@ def test_counts_have_the_shares_and_the_spread_of_drawn_rows(resampled):
     wanted = multinomial(100, counts / 100).cov() / 100**2
     # Poisson draws have a total of their own, which changes the spread of shares by about 1 in 100.
     assert np.cov(shares.T) == pytest.approx(wanted, rel=0.05, abs=1e-5)
+
+
+def test_sums_over_drawn_inputs_vary_as_those_of_new_inputs(monkeypatch):
+    counts = np.random.default_rng(5).poisson(3.0, size=(60, 4)).astype(float)
+    sums = resampled_sums(counts, 20_000, seed=6)
+    assert sums.mean(axis=0) == pytest.approx(counts.sum(axis=0), rel=0.01)
+    # The sum of n independent draws has n times the covariance of one; 20,000 draws know it to a few percent.
+    assert np.cov(sums.T) == pytest.approx(60 * np.cov(counts.T, ddof=0), rel=0.05, abs=5)
+    monkeypatch.setattr(bootstrap, "_DRAWN_AT_A_TIME", 60 * 4_000)  # in five blocks
+    assert np.array_equal(sums, resampled_sums(counts, 20_000, seed=6))

@@ -4,11 +4,14 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay import Trace, Verdict
 from assay.errors import InputError
-from assay.web.protocol import TYPES, parse_request
+from assay.guard import Answer, InputVerdict
+from assay.web.protocol import TYPES, parse_request, response_body
 
 WHOLE = [name for name, kind in TYPES.items() if np.dtype(kind).kind in "biu"]
 
@@ -63,3 +66,35 @@ def test_nobody_multiplies_a_shape_of_huge_numbers():
     part = {"name": "x", "shape": [10**1000] * 50, "datatype": "FP32", "data": [0]}
     with pytest.raises(InputError, match="a shape of 1 to 32 whole numbers"):
         parse_request(json.dumps({"inputs": [part]}).encode(), 256)
+
+
+def test_an_answer_about_several_predictions_says_of_which_input_each_is():
+    source = torch.tensor([0, 0, 2])
+    scores, alarm = torch.tensor([0.5, 1.5, 0.0], dtype=torch.float64), torch.tensor([False, True, False])
+    on_inputs = InputVerdict(
+        torch.tensor([2, 0, 1]),
+        torch.tensor([1, 0, 0]),
+        torch.tensor([1.0, torch.nan, 0.0], dtype=torch.float64),
+        torch.tensor([True, True, False]),
+    )
+    trace = Trace(torch.eye(3), source=source, input_count=3)
+    dense = Answer(Verdict(trace.predictions, scores, alarm, source, on_inputs), trace, 0.0, 0.0)
+    plain = Answer(Verdict(trace.predictions, scores, alarm), Trace(torch.eye(3)), 0.0, 0.0)
+
+    def outputs(answer, *names):
+        request = {"outputs": [{"name": name} for name in names]}
+        body = json.loads(response_body(request, answer, "guard", "1", 10_000))
+        return {output["name"]: output["data"] for output in body["outputs"]}
+
+    assert outputs(plain).keys() == {"prediction", "score", "alarm"}
+    assert outputs(dense) == {
+        "prediction": [0, 1, 2],
+        "score": [0.5, 1.5, 0.0],
+        "alarm": [False, True, False],
+        "source": [0, 0, 2],
+        "input_score": [1.0, None, 0.0],
+        "input_alarm": [True, True, False],
+    }
+    assert outputs(dense, "source", "logits")["logits"] == [1, 0, 0, 0, 1, 0, 0, 0, 1]
+    with pytest.raises(InputError, match=r"one prediction each, got \['source'\]"):
+        outputs(plain, "source")

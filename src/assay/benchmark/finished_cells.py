@@ -4,11 +4,12 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 
+from assay.benchmark.measures import Sources
 from assay.benchmark.oracle import Flags
 from assay.benchmark.scenario import Scenario
 from assay.errors import InputError, StorageError
@@ -16,6 +17,9 @@ from assay.extras import expect_installed
 from assay.guard import Guard
 from assay.identity import digest
 from assay.storage import expect_writable, made_folder, write_text_whole, write_whole
+
+FinishedCell: TypeAlias = tuple[dict[str, Any], Flags, Sources | None]
+"""What was measured, the alarms, and the input of each where inputs have several rows."""
 
 
 class FinishedCells:
@@ -43,8 +47,8 @@ class FinishedCells:
         wanted = self.checkpoint is not None or self.readouts is not None
         self.guards = {name: guard.fingerprint for name, guard in guards.items()} if wanted else {}
 
-    def read(self, name: str, scenario: Scenario) -> tuple[dict[str, Any], Flags] | None:
-        """A finished cell: its row and its alarms; None if there is none, or if its readouts are missing."""
+    def read(self, name: str, scenario: Scenario) -> FinishedCell | None:
+        """A finished cell; None if there is none, or if its readouts are missing."""
         if self.checkpoint is None:
             return None
         key = self._key(name, scenario)
@@ -54,13 +58,23 @@ class FinishedCells:
         try:
             cell = json.loads(path.read_text(encoding="utf-8"))
             bits = np.frombuffer(bytes.fromhex(cell["alarm"]), np.uint8)
-            return cell["row"], np.unpackbits(bits, count=len(scenario)).astype(np.bool_)
+            rows = cell.get("rows_of_inputs")
+            sources = None if rows is None else np.repeat(np.arange(len(rows)), rows)
+            count = len(scenario) if sources is None else len(sources)
+            return cell["row"], np.unpackbits(bits, count=count).astype(np.bool_), sources
         except (ValueError, KeyError) as error:
             raise StorageError(
                 f"{path} is damaged ({error}); delete it, and the cell is run again"
             ) from error
 
-    def write(self, name: str, scenario: Scenario, row: Mapping[str, Any], readout: pd.DataFrame) -> None:
+    def write(
+        self,
+        name: str,
+        scenario: Scenario,
+        row: Mapping[str, Any],
+        readout: pd.DataFrame,
+        sources: Sources | None,
+    ) -> None:
         if self.checkpoint is None and self.readouts is None:
             return
         key = self._key(name, scenario)
@@ -71,9 +85,10 @@ class FinishedCells:
             made_folder(self.readouts)
             write_whole(self._parquet(key), lambda temporary: readout.to_parquet(temporary, index=False))
         if self.checkpoint is not None:
-            write_text_whole(
-                made_folder(self.checkpoint) / f"{key}.json", json.dumps({"row": row, "alarm": alarm})
-            )
+            cell = {"row": row, "alarm": alarm}
+            if sources is not None:
+                cell["rows_of_inputs"] = np.bincount(sources, minlength=len(scenario)).tolist()
+            write_text_whole(made_folder(self.checkpoint) / f"{key}.json", json.dumps(cell))
 
     def _key(self, name: str, scenario: Scenario) -> str:
         if not scenario.fingerprint:

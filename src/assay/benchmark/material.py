@@ -1,6 +1,7 @@
 """Material: the in-distribution test data that scenarios are made from."""
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.benchmark.scenario import NO_LABEL, LastInputs, Scenario
+from assay.benchmark.scenario import Labels, LastInputs, Scenario, novelty_labels
 from assay.faults import Attack, Template
 from assay.identity import digest
 from assay.network import Network, length, rows
@@ -19,7 +20,7 @@ class Material:
     """Inputs and labels, the share of them that stays untouched, and the seed of every random choice."""
 
     inputs: Any
-    labels: Tensor
+    labels: Labels
     network: Network | None
     clean_share: float
     seed: int
@@ -45,7 +46,7 @@ class Material:
             originals = rows(stream, struck)
             if isinstance(template, Attack):
                 assert self.network is not None
-                labels = self.labels[order][is_fault]
+                labels = rows(self.labels, order[struck])
                 changed = template(originals, severity, seed, network=self.network, labels=labels)
             else:
                 changed = template(originals, severity, seed)
@@ -55,7 +56,7 @@ class Material:
             name,
             template.category,
             severity,
-            self.labels[order],
+            rows(self.labels, order),
             is_fault,
             partial(self.last_inputs.of, name, make),
             digest(self.fingerprint, name, self._attacked_network(template)),
@@ -69,20 +70,18 @@ class Material:
         wanted = max(1, round(count * self.clean_share / (1 - self.clean_share)))
         known = torch.randperm(len(self.labels), generator=generator)[:wanted]
         order = torch.randperm(count + len(known), generator=generator)
-        labels = torch.cat([torch.full((count,), NO_LABEL), self.labels[known]])
+        unknown = novelty_labels(count, self.labels)
         origins = torch.cat([torch.full((count,), -1), known])
 
         def make() -> Any:
             familiar = rows(self.inputs, known)
-            if isinstance(familiar, Tensor):
-                return torch.cat([others.to(familiar.dtype), familiar])[order]
-            return rows([*others, *familiar], order)
+            return rows(joined(others, familiar), order)
 
         return Scenario(
             name,
             "novelty",
             0,
-            labels[order],
+            rows(joined(unknown, rows(self.labels, known)), order),
             order < count,
             partial(self.last_inputs.of, name, make),
             digest(self.fingerprint, name, others),
@@ -100,11 +99,22 @@ class Material:
         return zlib.crc32(f"{self.seed} {name}".encode())
 
 
+def joined(first: Any, second: Any) -> Any:
+    """The rows of both, in the form of the second: a tensor, a dict of tensors, or a list."""
+    if isinstance(second, Tensor):
+        return torch.cat([first.to(second.dtype), second])
+    if isinstance(second, Mapping):
+        return {name: joined(first[name], tensor) for name, tensor in second.items()}
+    return [*first, *second]
+
+
 def _with_rows_replaced(stream: Any, places: Tensor, changed: Any) -> Any:
     """The stream with some rows replaced, in place."""
     if isinstance(stream, Tensor):
         stream[places] = changed
         return stream
+    if isinstance(stream, Mapping):
+        return {name: _with_rows_replaced(tensor, places, changed[name]) for name, tensor in stream.items()}
     for row, text in zip(places.tolist(), changed, strict=True):
         stream[row] = text
     return stream

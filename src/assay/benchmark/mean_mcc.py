@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from assay.benchmark.measures import Numbers, mcc_slopes, outcome_counts
+from assay.benchmark.measures import Numbers, Sources, mcc_slopes, outcome_counts
 from assay.benchmark.oracle import Flags, specific_outcome
 from assay.benchmark.scenario import Scenario
 
@@ -17,6 +17,9 @@ class MeanMcc:
     scenarios are added up before they are squared: this accounts for the correlation of scenarios. Half a row
     of each outcome is added to every scenario, for outcomes not seen because rows are few. Recorded scenarios
     do not say which rows they share, so their errors are added up, which is safe whatever they share.
+
+    Where an input has several rows, those count as one: their slopes are added up, too, and the half row is
+    half an input.
     """
 
     def __init__(self) -> None:
@@ -28,12 +31,16 @@ class MeanMcc:
         self._recorded = 0.0
         """Standard errors of recorded scenarios, added up."""
 
-    def add(self, scenario: Scenario, alarm: Flags) -> None:
-        is_fault = scenario.is_fault.numpy()
+    def add(self, scenario: Scenario, alarm: Flags, sources: Sources | None = None) -> None:
+        """`alarm` has a flag per row; `sources` say which input each is of, where inputs have several."""
+        inputs = np.arange(len(scenario)) if sources is None else sources
+        is_fault = scenario.is_fault.numpy()[inputs]
         # In the specific dimension neither novelty nor correctness matters.
         outcomes = specific_outcome(is_fault, is_fault, is_fault, alarm)
-        slopes = mcc_slopes(outcome_counts(outcomes))
-        effects, unseen = slopes[outcomes], float(np.square(slopes).sum()) / 2
+        share = len(scenario) / max(1, len(alarm))  # of an input that a row is, on average
+        slopes = mcc_slopes(share * outcome_counts(outcomes))
+        effects = np.bincount(inputs, share * slopes[outcomes], minlength=len(scenario))
+        unseen = float(np.square(slopes).sum()) / 2
         self._scenarios += 1
         if scenario.rows is None:
             self._recorded += math.sqrt(np.square(effects).sum() + unseen)

@@ -11,9 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.benchmark.oracle import Flags, Outcome
-from assay.statistics import Auroc, auroc, percentile_interval, poisson_counts, resampled_counts
+from assay.statistics import (
+    Auroc,
+    auroc,
+    percentile_interval,
+    poisson_counts,
+    resampled_counts,
+    resampled_sums,
+)
 
 Numbers = NDArray[np.float64]
+
+Sources = NDArray[np.int64]
+"""The input that each row came from. Rows of one input are alike, so intervals draw inputs and not rows."""
 
 COUNTED = ("mcc", "fpr", "fnr", "precision", "recall", "f1", "micro_f1", "weighted_f1")
 """Measures of counts."""
@@ -22,6 +32,13 @@ COUNTED = ("mcc", "fpr", "fnr", "precision", "recall", "f1", "micro_f1", "weight
 def outcome_counts(outcomes: NDArray[np.int8]) -> Numbers:
     """(4,) counts, in the order of `Outcome`."""
     return np.bincount(outcomes, minlength=len(Outcome)).astype(np.float64)
+
+
+def counts_by_input(codes: NDArray[Any], kinds: int, sources: Sources) -> Numbers:
+    """(inputs, kinds): how many of an input's rows are of each kind."""
+    inputs = int(sources.max(initial=-1)) + 1
+    counts = np.bincount(sources * kinds + codes, minlength=inputs * kinds).reshape(inputs, kinds)
+    return counts[counts.any(axis=1)].astype(np.float64)
 
 
 def counted_measures(counts: Numbers) -> dict[str, Numbers]:
@@ -72,15 +89,18 @@ def mcc_slopes(counts: Numbers) -> Numbers:
 def bootstrap_intervals(
     counts: Numbers, level: float, resamples: int, seed: int
 ) -> dict[str, tuple[float, float]]:
-    """Percentile intervals of every counted measure, over rows."""
-    values = counted_measures(resampled_counts(counts, resamples, seed))
+    """Percentile intervals of every counted measure: over rows, from counts (4,), or over inputs, from
+    counts (inputs, 4)."""
+    draw = resampled_counts if counts.ndim == 1 else resampled_sums
+    values = counted_measures(draw(counts, resamples, seed))
     return {name: percentile_interval(draws, level) for name, draws in values.items()}
 
 
-def score_auroc(truth: Flags, scores: Numbers, level: float) -> Auroc:
+def score_auroc(truth: Flags, scores: Numbers, level: float, sources: Sources | None = None) -> Auroc:
     """AUROC of the scores; one that is not finite is an alarm and so ranks above all others."""
     positives, negatives = _split(truth, scores)
-    return auroc(negatives, positives, level)
+    origins = None if sources is None else (sources[~truth], sources[truth])
+    return auroc(negatives, positives, level, sources=origins)
 
 
 def fpr_at_tpr(truth: Flags, scores: Numbers, tpr: float = 0.95) -> float:
@@ -110,11 +130,16 @@ def multiclass_mcc_interval(
 
 
 def answer_mcc(
-    name: str, labels: NDArray[Any], answers: NDArray[Any], settings: Mapping[str, Any]
+    name: str,
+    labels: NDArray[Any],
+    answers: NDArray[Any],
+    settings: Mapping[str, Any],
+    sources: Sources | None = None,
 ) -> dict[str, float]:
     """`multiclass_mcc` under this name, with `_lower` and `_upper` beside it."""
-    pairs, counts = _pair_counts(labels, answers)
-    lower, upper = _mcc_interval(pairs, counts, settings)
+    pairs, codes, counts = _pair_codes(labels, answers)
+    by_input = counts if sources is None else counts_by_input(codes, len(counts), sources)
+    lower, upper = _mcc_interval(pairs, by_input, settings)
     return {
         name: float(_mcc_of_counts(pairs, counts[None])[0]),
         f"{name}_lower": lower,
@@ -125,18 +150,29 @@ def answer_mcc(
 def _mcc_interval(
     pairs: NDArray[np.intp], counts: Numbers, settings: Mapping[str, Any]
 ) -> tuple[float, float]:
-    if not len(counts):
+    if not counts.size:
         return float("nan"), float("nan")
-    draws = poisson_counts(counts, settings["resamples"], settings["seed"])
+    draw = poisson_counts if counts.ndim == 1 else resampled_sums
+    draws = draw(counts, settings["resamples"], settings["seed"])
     return percentile_interval(_mcc_of_counts(pairs, draws), settings["level"])
 
 
 def _pair_counts(labels: NDArray[Any], answers: NDArray[Any]) -> tuple[NDArray[np.intp], Numbers]:
     """The distinct pairs of label and answer as codes (pairs, 2), and how often each occurred."""
+    pairs, _, counts = _pair_codes(labels, answers)
+    return pairs, counts
+
+
+def _pair_codes(
+    labels: NDArray[Any], answers: NDArray[Any]
+) -> tuple[NDArray[np.intp], NDArray[np.intp], Numbers]:
+    """The same, with the pair of every row between them."""
     classes, codes = np.unique(np.concatenate([labels, answers]), return_inverse=True)
     count, size = len(labels), max(1, len(classes))
-    cells, counts = np.unique(codes[:count] * size + codes[count:], return_counts=True)
-    return np.stack(np.divmod(cells, size), axis=1), counts.astype(np.float64)
+    cells, own, counts = np.unique(
+        codes[:count] * size + codes[count:], return_inverse=True, return_counts=True
+    )
+    return np.stack(np.divmod(cells, size), axis=1), own, counts.astype(np.float64)
 
 
 def _mcc_of_counts(pairs: NDArray[np.intp], counts: NDArray[Any]) -> Numbers:
@@ -152,14 +188,23 @@ def _mcc_of_counts(pairs: NDArray[np.intp], counts: NDArray[Any]) -> Numbers:
 
 
 def all_measures(
-    prefix: str, truth: Flags, outcomes: NDArray[np.int8], scores: Numbers, settings: Mapping[str, Any]
+    prefix: str,
+    truth: Flags,
+    outcomes: NDArray[np.int8],
+    scores: Numbers,
+    settings: Mapping[str, Any],
+    sources: Sources | None = None,
 ) -> dict[str, float]:
-    """Every measure of one dimension, with `_lower` and `_upper` beside those that have an interval."""
+    """Every measure of one dimension, with `_lower` and `_upper` beside those that have an interval.
+
+    `sources` are given where an input has several rows.
+    """
     counts = outcome_counts(outcomes)
-    intervals = bootstrap_intervals(counts, settings["level"], settings["resamples"], settings["seed"])
+    by_input = counts if sources is None else counts_by_input(outcomes, len(Outcome), sources)
+    intervals = bootstrap_intervals(by_input, settings["level"], settings["resamples"], settings["seed"])
     estimates = {
         name: (float(value), *intervals[name]) for name, value in counted_measures(counts).items()
-    } | {"auroc": score_auroc(truth, scores, settings["level"])}
+    } | {"auroc": score_auroc(truth, scores, settings["level"], sources)}
     values: dict[str, float] = {}
     for name, (value, lower, upper) in estimates.items():
         column = f"{prefix}_{name}"

@@ -1,30 +1,24 @@
 """Send every scenario through every system under test, a network with its monitor, and measure."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from assay.benchmark.finished_cells import FinishedCells
 from assay.benchmark.mean_mcc import MeanMcc
 from assay.benchmark.measures import all_measures, answer_mcc
 from assay.benchmark.oracle import overall_outcome, overall_truth, specific_outcome, specific_truth
+from assay.benchmark.readout import Readout, readouts
 from assay.benchmark.result import BenchmarkResult
-from assay.benchmark.scenario import NO_LABEL, Scenario
+from assay.benchmark.scenario import Scenario, check_scenario_labels
 from assay.engine import checked_engine, mapped
 from assay.errors import InputError, NotFittedError
 from assay.guard import CANCELLED, AnyGuard, Guard
-from assay.network.inputs import batches
 from assay.statistics import check_level
-from assay.table import tabled
 
 
 def run_benchmark(
@@ -42,7 +36,9 @@ def run_benchmark(
     """Judge every row of every scenario by every guard; an alarm cancels the prediction.
 
     `batch_size=1` judges one input at a time and measures latency, as the paper does; None uses the network's
-    batches and measures throughput. Guards that share a network share its forward pass; the seconds of a
+    batches and measures throughput. Where inputs have several predictions, every one of them is judged and
+    measured, and whole inputs as well (`input_*`); intervals take inputs as independent, not their rows.
+    Guards that share a network share its forward pass; the seconds of a
     monitor are its own. With `checkpoint`, a folder, every finished guard and scenario is written to disk,
     and a run that was stopped resumes there. With `readouts`, a folder, the readout of every input is kept as
     parquet. Time is that of the forward passes and the monitors; one scenario is in memory at a time.
@@ -60,8 +56,8 @@ def run_benchmark(
     for scenario in chosen:
         for name in guards:
             if (cell := cells.read(name, scenario)) is not None:
-                rows[scenario.name, name], alarm = cell
-                means[name].add(scenario, alarm)
+                rows[scenario.name, name], alarm, sources = cell
+                means[name].add(scenario, alarm, sources)
         if wanted := [name for name in guards if (scenario.name, name) not in rows]:
             unfinished.append((scenario, wanted))
     # Other processes need the inputs with the scenario; here they are made when their turn comes.
@@ -70,50 +66,11 @@ def run_benchmark(
     results = mapped(judge, jobs, engine, description="scenarios", total=len(unfinished))
     for (scenario, _), judged in zip(unfinished, results, strict=True):
         for name, row, readout in judged:
-            cells.write(name, scenario, row, readout.to_frame(scenario))
+            cells.write(name, scenario, row, readout.to_frame(scenario), readout.sources)
             rows[scenario.name, name] = row
-            means[name].add(scenario, readout.alarm)
+            means[name].add(scenario, readout.alarm, readout.sources)
     table = pd.DataFrame([rows[scenario.name, name] for scenario in chosen for name in guards])
     return BenchmarkResult(table, level, {name: mean.error for name, mean in means.items()})
-
-
-@dataclass(frozen=True, eq=False)
-class Readout:
-    """One guard's predictions, scores and alarms for every row of a scenario, and the seconds they took."""
-
-    predictions: NDArray[np.int64]
-    confidences: NDArray[np.float64]
-    scores: NDArray[np.float64]
-    alarm: NDArray[np.bool_]
-    model_seconds: NDArray[np.float64]
-    monitor_seconds: NDArray[np.float64]
-
-    def flags(self, scenario: Scenario) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-        """is_fault, is_novelty, correct: with `alarm`, what the oracle needs."""
-        correct = self.predictions == scenario.labels.numpy()
-        return scenario.is_fault.numpy(), np.full(len(correct), scenario.is_novelty), correct
-
-    @tabled
-    def to_frame(self, scenario: Scenario) -> pd.DataFrame:
-        """A row per input in stream order; outcomes by the names of `Outcome`, right is a true one."""
-        flags = self.flags(scenario)
-        specific, overall = (oracle(*flags, self.alarm) for oracle in (specific_outcome, overall_outcome))
-        return pd.DataFrame(
-            {
-                "label": scenario.labels.numpy(),
-                "is_fault": flags[0],
-                "prediction": self.predictions,
-                "confidence": self.confidences,
-                "score": self.scores,
-                "alarm": self.alarm,
-                "specific_outcome": specific,
-                "specific_right": specific % 2 == 0,
-                "overall_outcome": overall,
-                "overall_right": overall % 2 == 0,
-                "model_seconds": self.model_seconds,
-                "monitor_seconds": self.monitor_seconds,
-            }
-        )
 
 
 def _judge_scenario(
@@ -126,37 +83,8 @@ def _judge_scenario(
     scenario, wanted = job
     return [
         (name, _row(name, guards[name], scenario, readout, settings), readout)
-        for name, readout in _readouts({name: guards[name] for name in wanted}, scenario, batch_size)
+        for name, readout in readouts({name: guards[name] for name in wanted}, scenario, batch_size)
     ]
-
-
-def _readouts(
-    guards: Mapping[str, Guard], scenario: Scenario, batch_size: int | None
-) -> Iterator[tuple[str, Readout]]:
-    """Every guard's readout; guards with the same network and the same need of inputs share a Trace."""
-    groups: dict[tuple[int, bool], dict[str, Guard]] = {}
-    for name, guard in guards.items():
-        groups.setdefault((id(guard.network), guard.monitor.needs.inputs), {})[name] = guard
-    for group in groups.values():
-        parts: dict[str, list[tuple[Tensor, ...]]] = {name: [] for name in group}
-        first = next(iter(group.values()))
-        size = batch_size or first.network.batch_size
-        for batch in batches(scenario.inputs, size):
-            start = perf_counter()
-            trace = first.observe(batch)
-            observed = (perf_counter() - start) / len(trace)
-            sure = trace.probabilities.amax(dim=1)
-            for name, guard in group.items():
-                start = perf_counter()
-                verdict = guard.judge(trace)
-                judged = (perf_counter() - start) / len(trace)
-                times = torch.tensor([[observed, judged]], dtype=torch.float64).expand(len(trace), 2)
-                parts[name].append((verdict.predictions, sure, verdict.scores, verdict.alarm, times))
-        for name, pieces in parts.items():
-            predictions, confidences, scores, alarm, seconds = (
-                torch.cat(column).numpy() for column in zip(*pieces, strict=True)
-            )
-            yield name, Readout(predictions, confidences, scores, alarm, seconds[:, 0], seconds[:, 1])
 
 
 def _row(
@@ -170,7 +98,7 @@ def _row(
         "category": scenario.category,
         "severity": scenario.severity,
         "inputs": len(scenario),
-        "faults": int(is_fault.sum()),
+        "faults": int(scenario.is_fault.sum()),
     }
     for prefix, oracle, truth in (
         ("specific", specific_outcome, specific_truth),
@@ -178,20 +106,36 @@ def _row(
     ):
         outcomes = oracle(is_fault, is_novelty, correct, readout.alarm)
         should = truth(is_fault, is_novelty, correct)
-        row |= all_measures(prefix, should, outcomes, readout.scores, settings)
-    labels, answers = scenario.labels.numpy(), np.where(readout.alarm, CANCELLED, readout.predictions)
-    clean = ~is_fault
+        row |= all_measures(prefix, should, outcomes, readout.scores, settings, readout.sources)
+    row |= _input_measures(scenario, readout, settings)
+    labels, answers = readout.labels, np.where(readout.alarm, CANCELLED, readout.predictions)
+    clean, sources = ~is_fault, readout.sources
     for title, given in (("model_mcc", readout.predictions), ("system_mcc", answers)):
-        row |= answer_mcc(title, labels, given, settings)
-        row |= answer_mcc(f"clean_{title}", labels[clean], given[clean], settings)
+        row |= answer_mcc(title, labels, given, settings, sources)
+        of_clean = None if sources is None else sources[clean]
+        row |= answer_mcc(f"clean_{title}", labels[clean], given[clean], settings, of_clean)
     return row | {
         "clean_false_alarms": float(readout.alarm[clean].mean()) if clean.any() else float("nan"),
-        "accuracy": float(correct.mean()),
-        "model_seconds": float(readout.model_seconds.mean()),
-        "monitor_seconds": float(readout.monitor_seconds.mean()),
+        "accuracy": float(correct.mean()) if len(correct) else float("nan"),
+        "model_seconds": float(readout.model_seconds.mean()) if len(correct) else float("nan"),
+        "monitor_seconds": float(readout.monitor_seconds.mean()) if len(correct) else float("nan"),
         "model_bytes": sum(part.nbytes for part in guard.network.module.state_dict().values()),
         "monitor_bytes": guard.monitor.nbytes,
     }
+
+
+def _input_measures(
+    scenario: Scenario, readout: Readout, settings: Mapping[str, Any]
+) -> dict[str, float | int]:
+    """Whether alarms on whole inputs say which were made faulty; nothing where every input has one row."""
+    if readout.sources is None:
+        return {}
+    found: dict[str, float | int] = {"rows": len(readout.labels)}
+    if readout.per_input is None:
+        return found
+    is_fault, alarm = scenario.is_fault.numpy(), readout.per_input.alarm.numpy()
+    outcomes = specific_outcome(is_fault, is_fault, is_fault, alarm)
+    return found | all_measures("input", is_fault, outcomes, readout.per_input.scores.numpy(), settings)
 
 
 def _check(
@@ -214,12 +158,9 @@ def _check(
                 f"expected calibrated guards, got {name!r} without threshold; call calibrate(trace) first"
             )
     classes = min(guard.monitor.classes_ for guard in guards.values())
+    ignored = {guard.network.ignore_index for guard in guards.values()}
     for scenario in scenarios:
-        if scenario.labels.min() < NO_LABEL or scenario.labels.max() >= classes:
-            raise InputError(
-                f"expected labels from 0 to {classes - 1} in scenario {scenario.name!r}, and {NO_LABEL} for "
-                f"novelties, got {int(scenario.labels.min())} to {int(scenario.labels.max())}"
-            )
+        check_scenario_labels(scenario, classes, ignored)
     names = [scenario.name for scenario in scenarios]
     if not scenarios or len(set(names)) < len(names):
         raise InputError(

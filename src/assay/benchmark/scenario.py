@@ -1,15 +1,16 @@
 """Scenario: one benchmark dataset, a stream of good and faulty inputs in random order."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from assay.errors import InputError
 from assay.identity import digest
-from assay.labels import class_numbers
+from assay.labels import class_numbers, label_tensor
 from assay.network import length
 
 CATEGORIES = ("novelty", "noise", "anomaly", "shift", "adversarial")
@@ -17,20 +18,24 @@ CATEGORIES = ("novelty", "noise", "anomaly", "shift", "adversarial")
 NO_LABEL = -1
 """The label of a novelty: no class the network knows."""
 
+Labels: TypeAlias = Tensor | list[Any]
+"""One entry per input: class numbers (N,), maps of them (N, H, W), or anything else in a list."""
+
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
-    """Inputs with a label and a fault flag for every row; `inputs` are made when they are read.
+    """Inputs with a label and a fault flag each; `inputs` are made when they are read.
 
     Severity is 1 to 5, and 0 for a novelty. `fingerprint` identifies the data, so that a resumed run does not
     reuse results of other data. `rows` are the rows of the test data that each was made from, -1 for a
-    novelty; None if they are not known. Made by `build_scenarios`, or from recorded data by `Scenario.of`.
+    novelty; None if they are not known. Where an input has several predictions, its label is what the network
+    takes for one: a map, or a list entry. Made by `build_scenarios`, or from recorded data by `Scenario.of`.
     """
 
     name: str
     category: str
     severity: int
-    labels: Tensor
+    labels: Labels
     is_fault: Tensor
     make: Callable[[], Any] = field(repr=False)
     fingerprint: str = ""
@@ -68,7 +73,7 @@ class Scenario:
         """A scenario of recorded inputs, with the label of every row (-1 for a novelty) and whether it is a
         fault."""
         inputs = tensor_or_texts(inputs)
-        labels, flags = class_numbers(labels), torch.as_tensor(is_fault).bool()
+        labels, flags = input_labels(labels), torch.as_tensor(is_fault).bool()
         if length(inputs) != len(labels):
             raise InputError(
                 f"expected one label per input in scenario {name!r}, got {length(inputs)} inputs and "
@@ -76,6 +81,52 @@ class Scenario:
             )
         mark = digest(name, category, severity, inputs, labels, flags)
         return cls(name, category, severity, labels, flags, FixedInputs(inputs), mark)
+
+
+def input_labels(labels: Any, dense: bool | None = None) -> Labels:
+    """A class number per input or, where outputs are dense, whatever stands for the labels of an input.
+
+    Without a word about it, outputs are dense if labels are maps or a list of anything but numbers.
+    """
+    in_parts = isinstance(labels, list | tuple) and any(isinstance(part, Mapping | Tensor) for part in labels)
+    if dense is None:
+        dense = any(_are_several(part) for part in labels) if in_parts else _is_maps(labels)
+    if not dense:
+        return class_numbers(labels)
+    if in_parts:
+        return list(labels)
+    return labels if isinstance(labels, Tensor) else label_tensor(labels)
+
+
+def _are_several(part: Any) -> bool:
+    """Whether this is anything but the one class number of an input."""
+    return not isinstance(part, Tensor) or part.numel() != 1
+
+
+def _is_maps(labels: Any) -> bool:
+    try:
+        return np.ndim(labels) > 2
+    except ValueError:  # rows of several lengths
+        return False
+
+
+def check_scenario_labels(scenario: Scenario, classes: int, ignored: Collection[int]) -> None:
+    """Refuse labels that no network has an output for; those in a list are checked where they meet rows."""
+    if not isinstance(scenario.labels, Tensor):
+        return
+    known = scenario.labels[~torch.isin(scenario.labels, torch.tensor(sorted(ignored)))]
+    if len(known) and (known.min() < NO_LABEL or known.max() >= classes):
+        raise InputError(
+            f"expected labels from 0 to {classes - 1} in scenario {scenario.name!r}, and {NO_LABEL} for "
+            f"novelties, got {int(known.min())} to {int(known.max())}"
+        )
+
+
+def novelty_labels(count: int, like: Labels) -> Labels:
+    """The labels of `count` inputs of which no part belongs to a known class."""
+    if isinstance(like, Tensor):
+        return torch.full((count, *like.shape[1:]), NO_LABEL)
+    return [None] * count
 
 
 def tensor_or_texts(inputs: Any) -> Any:

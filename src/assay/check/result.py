@@ -1,6 +1,6 @@
 """Check: the gates, the results behind them, and the guard and watch to ship."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 class Check:
     """The findings of `check_network`. `guard` and `watch` are calibrated and ready to be saved and shipped.
 
-    `monitorability` is None if it could not be measured; its gate says why. `shuffle` is not a gate but a
-    second opinion, None for inputs whose values cannot be exchanged, such as token ids.
+    `monitorability` is None if it could not be measured; its gate, or `left_out`, says why. `shuffle` is not
+    a gate but a second opinion. `left_out` has the parts that this network cannot take part in, with the
+    reasons.
     """
 
     title: ClassVar[str] = "Is this network fit to ship?"
@@ -35,6 +36,7 @@ class Check:
     benchmark: BenchmarkResult
     guard: Guard
     watch: VolatilityWatch
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool | None:
@@ -65,7 +67,16 @@ class Check:
             False: "A gate failed: do not ship this network as it is.",
             None: "A gate is undecided: there is too little data to ship or to reject the network.",
         }[self.passed]
-        return "\n\n".join([words, *(gate.words for gate in self.gates)])
+        return "\n\n".join(filter(None, [words, *(gate.words for gate in self.gates), self.missing]))
+
+    @property
+    def missing(self) -> str:
+        """What was left out, in words, a reason once for all parts that have it; empty where nothing was."""
+        by_reason: dict[str, list[str]] = {}
+        for part, reason in self.left_out.items():
+            by_reason.setdefault(reason, []).append(part)
+        said = [f"{', '.join(parts)}, since {reason}" for reason, parts in by_reason.items()]
+        return f"Left out: {'; '.join(said)}." if said else ""
 
     def parts(self) -> list[Any]:
         """The results behind the gates, for the report."""

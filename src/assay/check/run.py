@@ -11,10 +11,19 @@ from torch import Tensor
 
 from assay import monitors
 from assay.benchmark import BenchmarkResult, build_scenarios, run_benchmark
+from assay.benchmark.scenario import tensor_or_texts
 from assay.check.gate import UNKNOWN, Gate, decided
+from assay.check.left_out import (
+    NO_LAYERS,
+    Reasons,
+    gradient_obstacle,
+    usable_faults,
+    usable_monitors,
+)
 from assay.check.result import Check
 from assay.data.apart import check_apart
 from assay.errors import GradientError, InputError
+from assay.faults import Attack, Template
 from assay.guard import Guard
 from assay.labels import class_numbers
 from assay.mira import MiraResult, ShuffleScore, shuffle_score
@@ -31,6 +40,9 @@ FEWEST = 200
 
 LARGEST_WINDOW = 1000
 
+MIRA = "monitorability (MIRA)"
+"""The name of the gate."""
+
 Pair = tuple[Any, Tensor]
 
 
@@ -41,11 +53,11 @@ def check_network(
     test: Any = None,
     candidates: Mapping[str, Monitor] | None = None,
     novelty: Mapping[str, Any] | None = None,
-    faults: Iterable[str] | None = None,
+    faults: Iterable[str | Template | Attack] | None = None,
     severities: Sequence[int] = (1, 5),
     false_alarm_rate: float = 0.05,
     least_accuracy: float | None = None,
-    least_mira: float = 0.0,
+    least_mira: float | None = None,
     least_mcc: float = 0.1,
     accuracy_threshold: float = 0.5,
     low: float | None = None,
@@ -60,35 +72,42 @@ def check_network(
     only if its interval (95 %) lies on one side of what is wanted; `least_mcc` applies to the mean over
     scenarios of the monitor that is best on them. The gate on false alarms fails if they are more than chance
     gives in 99 of 100 cases, in which the threshold is random too.
+
+    What a network cannot take part in (a black box has no gradients, a function no layers) is left out, and
+    `left_out` says why; a gate that you set yourself is then undecided. `least_mira` is 0 by default.
     """
     _check_wanted(false_alarm_rate, least_accuracy, least_mira, least_mcc)
+    network.expect_one_row_per_input("a check")
     settings = MiraSettings(accuracy_threshold=accuracy_threshold, low=low, high=high, seed=seed)
-    if not network.layers:
-        raise InputError("expected a Network that watches a layer, got layers=(); pass layers='penultimate'")
-    learned, held, tested = _split(data, test, seed)
+    left_out: Reasons = {}
+    learned, held, tested = _split(data, test, seed, network.ignore_index, left_out)
+    obstacle = gradient_obstacle(network, tested[0])
+    chosen = usable_monitors(candidates or _usual(network), network, obstacle, left_out)
+    usable = usable_faults(faults, obstacle, left_out)
     scenarios = build_scenarios(
-        *tested, network=network, severities=severities, novelty=novelty, faults=faults, seed=seed
+        *tested, network=network, severities=severities, novelty=novelty, faults=usable, seed=seed
     )
-    fitted, calibrating, unseen = (
-        network.observe(part, keep_inputs=True) for part in (learned, held, tested)
-    )
-    guards = _guards(network, candidates or _usual(network), fitted, calibrating, false_alarm_rate)
+    fitted, calibrating, unseen = (network.observe(part, True) for part in (learned, held, tested))
+    guards = _guards(network, chosen, fitted, calibrating, false_alarm_rate)
     benchmark = run_benchmark(guards, scenarios, seed=seed)
-    shrinking = replace(settings, estimator=_estimator(fitted))
-    monitorability, reason = _monitorability(network, learned, tested, shrinking)
+    impossible = obstacle if network.layers else NO_LAYERS
+    monitorability, reason = _monitorability(network, learned, tested, fitted, settings, impossible)
+    if impossible and least_mira is None:
+        left_out[MIRA] = impossible
     guard = guards[benchmark.best]
-    gates = (
+    gates: tuple[Gate, ...] = (
         _accuracy_gate(unseen, least_accuracy),
-        _mira_gate(monitorability, reason, least_mira),
+        _mira_gate(monitorability, reason, least_mira or 0.0),
         _detection_gate(benchmark, least_mcc),
         _false_alarm_gate(guard, unseen, own_split=test is None),
     )
-    watch = VolatilityWatch(min(LARGEST_WINDOW, len(calibrating) // 2))
-    watch.calibrate(calibrating, seed=seed)
-    return Check(gates, monitorability, _shuffle(network, tested[0], seed), benchmark, guard, watch)
+    watch = VolatilityWatch(min(LARGEST_WINDOW, len(calibrating) // 2)).calibrate(calibrating, seed=seed)
+    shuffle = _shuffle(network, tested[0], seed, left_out)
+    gates = tuple(gate for gate in gates if gate.name not in left_out)
+    return Check(gates, monitorability, shuffle, benchmark, guard, watch, left_out)
 
 
-def _check_wanted(rate: float, accuracy: float | None, mira: float, mcc: float) -> None:
+def _check_wanted(rate: float, accuracy: float | None, mira: float | None, mcc: float) -> None:
     for name, value, low, high in (
         ("false_alarm_rate", rate, 0, 1),
         ("least_accuracy", accuracy, 0, 1),
@@ -99,8 +118,8 @@ def _check_wanted(rate: float, accuracy: float | None, mira: float, mcc: float) 
             raise InputError(f"expected {name} as a number from {low} to {high}, got {value}")
 
 
-def _split(data: Any, test: Any, seed: int) -> tuple[Pair, Pair, Pair]:
-    inputs, labels = _labelled(data, "data")
+def _split(data: Any, test: Any, seed: int, ignore_index: int, left_out: Reasons) -> tuple[Pair, Pair, Pair]:
+    inputs, labels = _without_ignored(_labelled(data, "data"), "data", ignore_index, left_out)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     cuts = (0.6, 0.8) if test is None else (0.75, 1.0)
     first, second = (round(share * len(order)) for share in cuts)
@@ -108,9 +127,19 @@ def _split(data: Any, test: Any, seed: int) -> tuple[Pair, Pair, Pair]:
         (rows(inputs, part), labels[part]) for part in (order[:first], order[first:second], order[second:])
     ]
     if test is not None:
-        parts[2] = _labelled(test, "test")
+        parts[2] = _without_ignored(_labelled(test, "test"), "test", ignore_index, left_out)
         check_apart((inputs, labels), parts[2], ("data", "test"))
     return parts[0], parts[1], parts[2]
+
+
+def _without_ignored(data: Pair, name: str, ignore_index: int, left_out: Reasons) -> Pair:
+    """The rows with a label; how many others there were goes to `left_out`."""
+    inputs, labels = data
+    ignored = labels == ignore_index
+    if not ignored.any():
+        return data
+    left_out[f"{int(ignored.sum())} rows of {name}"] = f"their label is {ignore_index}, which is ignored"
+    return rows(inputs, ~ignored), labels[~ignored]
 
 
 def _labelled(data: Any, name: str) -> Pair:
@@ -119,8 +148,7 @@ def _labelled(data: Any, name: str) -> Pair:
             f"expected {name} as (inputs, labels), got {type(data).__name__} without labels; "
             "a check needs to know what is right"
         )
-    inputs = list(data[0]) if isinstance(data[0], list | tuple) else torch.as_tensor(data[0])
-    labels = class_numbers(data[1])
+    inputs, labels = tensor_or_texts(data[0]), class_numbers(data[1])
     if length(inputs) != len(labels) or (name == "data" and len(labels) < FEWEST):
         raise InputError(
             f"expected at least {FEWEST} inputs with a label each in {name}, got {length(inputs)} inputs "
@@ -130,15 +158,21 @@ def _labelled(data: Any, name: str) -> Pair:
 
 
 def _usual(network: Network) -> dict[str, Monitor]:
-    """Monitors that need only a Trace, so that black boxes can be checked too."""
-    layer = network.layers[0]
-    chosen = (
-        monitors.MaxSoftmax(),
-        monitors.Energy(),
-        monitors.Mahalanobis(layer=layer),
-        monitors.KNN(layer=layer),
-    )
-    return {type(monitor).__name__: monitor for monitor in (*chosen, monitors.ActivationBox(layer=layer))}
+    """Monitors that need only a Trace, so that black boxes can be checked too: of outputs and, where layers
+    are watched, of the first of them."""
+    chosen: tuple[Monitor, ...]
+    if network.layers:
+        layer = network.layers[0]
+        chosen = (
+            monitors.MaxSoftmax(),
+            monitors.Energy(),
+            monitors.Mahalanobis(layer=layer),
+            monitors.KNN(layer=layer),
+            monitors.ActivationBox(layer=layer),
+        )
+    else:  # often probabilities, of which the energy says nothing
+        chosen = (monitors.MaxSoftmax(), monitors.Entropy(), monitors.GEN(), monitors.KLMatching())
+    return {type(monitor).__name__: monitor for monitor in chosen}
 
 
 def _guards(
@@ -151,11 +185,14 @@ def _guards(
 
 
 def _monitorability(
-    network: Network, train: Pair, test: Pair, settings: MiraSettings
+    network: Network, train: Pair, test: Pair, fitted: Trace, settings: MiraSettings, impossible: str
 ) -> tuple[MiraResult | None, str]:
-    """The score, or the reason why there is none."""
+    """The score, or the reason why there is none: what makes it `impossible`, or what went wrong."""
+    if impossible:
+        return None, impossible
+    shrinking = replace(settings, estimator=_estimator(fitted))
     try:
-        return scores(network, train, test, [network.layers[0]], settings)[0], ""
+        return scores(network, train, test, [network.layers[0]], shrinking)[0], ""
     except (InputError, GradientError) as error:
         return None, str(error)
 
@@ -166,10 +203,11 @@ def _estimator(fitted: Trace) -> str:
     return "empirical" if count > 2 * width else "ledoit_wolf"
 
 
-def _shuffle(network: Network, inputs: Any, seed: int) -> ShuffleScore | None:
+def _shuffle(network: Network, inputs: Any, seed: int, left_out: Reasons) -> ShuffleScore | None:
     try:
         return shuffle_score(network, inputs, seed=seed)
-    except InputError:  # token ids: a shuffled one is another word
+    except InputError as error:
+        left_out["shuffle score"] = str(error).rstrip(".")
         return None
 
 
@@ -196,7 +234,7 @@ def _mira_gate(found: MiraResult | None, reason: str, least: float) -> Gate:
     wanted = f"above {least:g}"
     if found is None:
         words = f"Monitorability could not be measured: {reason.rstrip('.')}."
-        return Gate("monitorability (MIRA)", math.nan, UNKNOWN, least, wanted, None, words)
+        return Gate(MIRA, math.nan, UNKNOWN, least, wanted, None, words)
     low, high = found.interval
     passed = decided(found.interval, least)
     verdict = {
@@ -205,7 +243,7 @@ def _mira_gate(found: MiraResult | None, reason: str, least: float) -> Gate:
         None: "these test inputs are too few to tell whether wrong inputs look unusual from inside",
     }[passed]
     words = f"The MIRA score is {found.score:.3g} ({low:.3g} to {high:.3g}): {verdict}."
-    return Gate("monitorability (MIRA)", found.score, found.interval, least, wanted, passed, words)
+    return Gate(MIRA, found.score, found.interval, least, wanted, passed, words)
 
 
 def _detection_gate(result: BenchmarkResult, least: float) -> Gate:

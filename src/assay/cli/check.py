@@ -31,12 +31,15 @@ def check(
     ] = None,
     novelty: Novelty = None,
     fault: Faults = None,
-    layer: Annotated[str, typer.Option(help="The layer to watch.")] = "penultimate",
+    layer: Annotated[str, typer.Option(help="The layer to watch, or `none`.")] = "penultimate",
     false_alarm_rate: FalseAlarmRate = 0.05,
     least_accuracy: Annotated[
         float | None, typer.Option(help="Gate on accuracy. [default: that of the most frequent class]")
     ] = None,
-    least_mira: Annotated[float, typer.Option(help="Gate on the MIRA score's interval.")] = 0.0,
+    least_mira: Annotated[
+        float | None,
+        typer.Option(help="Gate on the MIRA score's interval. [default: 0, where it is measured]"),
+    ] = None,
     least_mcc: Annotated[float, typer.Option(help="Gate on the best guard's mean specific MCC.")] = 0.1,
     low: Lowest = None,
     high: Highest = None,
@@ -58,8 +61,10 @@ def check(
     import assay
     from assay.cli.network_reference import data_at, named_data, network_at
 
+    watched = network_at(network, () if layer == "none" else (layer,))
+    watched.fingerprint  # noqa: B018  # a guard that could not be saved is an error before any work
     found = assay.check_network(
-        network_at(network, (layer,)),
+        watched,
         data_at(data),
         test=None if test is None else data_at(test),
         novelty=dict(named_data(text) for text in novelty or []),
@@ -93,9 +98,12 @@ def _keep(found: "Check", name: str, folder: Path, junit: Path | None) -> None:
 def _print(found: "Check", folder: Path, as_json: bool) -> None:
     if as_json:
         gates = json.loads(found.to_frame().to_json(orient="records", double_precision=15))
-        print(json.dumps({"passed": found.passed, "gates": gates, "output": str(folder)}))
+        facts = {"passed": found.passed, "gates": gates, "left_out": found.left_out, "output": str(folder)}
+        print(json.dumps(facts))
         return
     print(found.to_frame().to_string(index=False, float_format="{:.3g}".format))
     for gate in found.gates:
         print(f"- {gate.words}")
+    if found.missing:
+        print(f"- {found.missing}")
     print(f"report, guard and watch are in {folder}")

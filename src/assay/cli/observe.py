@@ -35,8 +35,11 @@ def observe(
     trace = watched.observe(data_or_inputs_at(data), keep_inputs)
     assay.save(trace, output)
     note("" if trace.labels is None else trace.order_hint)
+    left_out = f"{trace.ignored:,} rows were left out, since their label is {watched.ignore_index}"
+    note(left_out if trace.ignored else "")
     facts = {
-        "inputs": len(trace),
+        "inputs": trace.input_count,
+        "rows": len(trace),
         "classes": trace.logits.shape[1],
         "layers": {name: rows.shape[1] for name, rows in trace.features.items()},
         "mean_confidence": round(float(trace.probabilities.amax(1).mean()), 4),
@@ -47,7 +50,8 @@ def observe(
         print(json.dumps(facts))
         return
     layers = ", ".join(f"{name} ({rows.shape[1]} values)" for name, rows in trace.features.items())
-    print(f"{facts['inputs']:,} inputs, {facts['classes']} classes; layers: {layers}")
+    rows = "" if trace.source is None else f" with {len(trace):,} predictions"
+    print(f"{facts['inputs']:,} inputs{rows}, {facts['classes']} classes; layers: {layers}")
     print(f"mean confidence {facts['mean_confidence']:.1%}", end="")
     print(", no labels" if facts["accuracy"] is None else f", accuracy {facts['accuracy']:.1%}")
     print(f"saved to {output}")

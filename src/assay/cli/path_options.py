@@ -51,6 +51,7 @@ OPTIONS = {
     "labels": PathOption(_text, "the name of an array, or the file of labels", "y_test"),
     "split": PathOption(_text, "the name of a part", "test"),
     "scale": PathOption(float, "a number to divide by", "255"),
+    "integers": PathOption(lambda text: TRUTHS[text.lower()], "true or false", "true"),
     "size": PathOption(_size, "pixels, as a side or height x width", "32x48"),
     "channels": PathOption(int, "1 (grey) or 3 (colour)", "3"),
     "classes": PathOption(_names, "names separated by commas", "cat,dog"),

@@ -1,6 +1,7 @@
 """Numeric arrays of any common layout as the tensor that a network takes."""
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from assay.errors import InputError
 Array = npt.NDArray[np.generic]
 
 _CHANNELS = (1, 3, 4)
+_WIDER = {"uint16": "int32", "uint32": "int64", "uint64": "int64"}
 _WHITE = {np.dtype(np.bool_): 1.0, np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
 
 
@@ -45,6 +47,21 @@ def as_inputs(array: Array, source: object, scale: float | None = None) -> Tenso
             "pass scale=255 to divide by 255, or scale=1 to keep the values"
         )
     return torch.from_numpy(values)
+
+
+def as_symbols(array: Array, source: object) -> Tensor:
+    """Whole numbers (N, ...), such as bytes and tokens, as they are; types that torch lacks become wider.
+
+    >>> as_symbols(np.array([[7, 255]], dtype=np.uint16), "files.npz")
+    tensor([[  7, 255]], dtype=torch.int32)
+    """
+    if array.dtype.kind not in "iu" or array.ndim < 2 or not array.size:
+        raise InputError(
+            f"{source}: expected rows of whole numbers, got {array.dtype} of shape {array.shape}; leave "
+            "integers= out to read numbers as floats"
+        )
+    dtype: np.dtype[Any] = np.dtype(_WIDER.get(array.dtype.name, array.dtype.name))  # in native byte order
+    return torch.from_numpy(np.require(array, dtype, ["C", "W"]))
 
 
 def _channels_first(array: Array) -> Array:

@@ -8,13 +8,11 @@ from PIL import Image
 from torch import Tensor
 
 from assay.data.arrays import as_inputs
+from assay.data.dataset_items import INPUT_NAMES
 from assay.data.delimited import LABEL_NAMES
 from assay.data.images import Size, stacked
 from assay.data.labelled import Labelled, from_names, numbered
-from assay.data.text import TEXT_NAMES
 from assay.errors import InputError, MissingLabelsError
-
-_INPUT_NAMES = (*TEXT_NAMES, "image", "img", "inputs", "x", "features")
 
 
 def read_huggingface(
@@ -53,7 +51,7 @@ def huggingface_inputs(
 ) -> Tensor | list[str]:
     """The inputs of `read_huggingface` alone."""
     _check_split(dataset)
-    name = _column(dataset, inputs, _INPUT_NAMES, "inputs")
+    name = _column(dataset, inputs, INPUT_NAMES, "inputs")
     column, source = dataset[name], f"column {name!r}"
     if isinstance(column[0], str):
         return list(column)

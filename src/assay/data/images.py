@@ -109,6 +109,11 @@ def stacked(
     return torch.from_numpy(pixels)
 
 
+def image_pixels(image: Image.Image) -> npt.NDArray[np.float32]:
+    """One image as it is, channels first, in [0, 1]: grey with one channel, any other with three."""
+    return _pixels(image, "L" if image.mode in _GREY else "RGB", (image.height, image.width))
+
+
 def _image_files(folder: Path) -> list[Path]:
     return sorted(
         file

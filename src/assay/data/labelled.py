@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.labels import class_numbers
+from assay.labels import IGNORED, class_numbers
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ def _numbering(classes: tuple[str, ...]) -> str:
 
 
 def numbered(labels: Any, rows: int, source: object) -> Tensor:
-    """Class numbers as int64, one for each of `rows` inputs."""
+    """Class numbers as int64, one for each of `rows` inputs; `IGNORED` where a row is to be left out."""
     try:
         numbers = class_numbers(labels)
     except InputError as error:
@@ -69,10 +69,10 @@ def numbered(labels: Any, rows: int, source: object) -> Tensor:
             f"{source}: expected one label per input ({rows}), got {len(numbers)}; "
             "pass files that belong together"
         )
-    if (numbers < 0).any():
+    if (wrong := (numbers < 0) & (numbers != IGNORED)).any():
         raise InputError(
-            f"{source}: expected class numbers from 0, got {numbers.min()}; "
-            "number the classes from 0, and remove rows without a label"
+            f"{source}: expected class numbers from 0, got {numbers[wrong][0]}; "
+            f"number the classes from 0, and remove rows without a label, or label them {IGNORED}"
         )
     return numbers
 

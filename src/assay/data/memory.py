@@ -28,8 +28,8 @@ def expect_room(needed: int, source: object) -> None:
     free = free_memory()
     if needed > free:
         raise InputError(
-            f"{source}: expected data that fit into the {_readable(free)} of free memory, got "
-            f"{_readable(needed)} once unpacked; read a part of them, or free some memory"
+            f"{source}: expected data that fit into the {readable(free)} of free memory, got "
+            f"{readable(needed)} once unpacked; read a part of them, or free some memory"
         )
 
 
@@ -83,5 +83,6 @@ def _left_in_group(folder: Path, limit: str, used: str, reclaimable: str) -> flo
     return max(0.0, most - taken + int(facts.get(reclaimable, 0)))
 
 
-def _readable(size: float) -> str:
+def readable(size: float) -> str:
+    """A number of bytes for a message."""
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib import format as npy
 from torch import Tensor
 
-from assay.data.arrays import as_inputs
+from assay.data.arrays import Array, as_inputs, as_symbols
 from assay.data.labelled import Labelled, numbered
 from assay.data.memory import expect_room
 from assay.data.place import existing_file, expect_numpy
@@ -42,14 +42,16 @@ def read_npz(
     *,
     split: str | None = None,
     scale: float | None = None,
+    integers: bool = False,
 ) -> Labelled[Tensor]:
     """(inputs, labels) from two arrays of an npz file; only these two are read.
 
     By default the inputs are the array called inputs, x, images or data and the labels the one called labels,
     y, targets, target or label, in upper or lower case; with `split="train"`, x_train or train_x and so on.
     Images become float32 in [0, 1], channels first; `as_inputs` in arrays.py lists the accepted layouts and
-    what `scale` does. Pickled (object) arrays are refused: reading them would run code from the file. Arrays
-    that do not fit into free memory are refused, by their headers, before they are unpacked.
+    what `scale` does. With `integers`, whole numbers (bytes, tokens) stay as they are. Pickled (object)
+    arrays are refused: reading them would run code from the file. Arrays that do not fit into free memory are
+    refused, by their headers, before they are unpacked.
     """
     file = existing_file(path)
     with open_arrays(file) as arrays:
@@ -63,7 +65,7 @@ def read_npz(
         )
         expect_room(sum(member_bytes(arrays.zip, name) for name in names), file)
         x, y = (arrays[name] for name in names)
-    return Labelled(as_inputs(x, file, scale), numbered(y, len(x), file))
+    return Labelled(_inputs(x, file, scale, integers), numbered(y, len(x), file))
 
 
 def npz_inputs(
@@ -72,6 +74,7 @@ def npz_inputs(
     *,
     split: str | None = None,
     scale: float | None = None,
+    integers: bool = False,
 ) -> Tensor:
     """The inputs of `read_npz` alone; an npy file works too."""
     file = existing_file(path)
@@ -82,7 +85,11 @@ def npz_inputs(
             name = array_named(inputs, _INPUTS, split, arrays.files, "inputs", file)
             expect_room(member_bytes(arrays.zip, name), file)
             x = arrays[name]
-    return as_inputs(x, file, scale)
+    return _inputs(x, file, scale, integers)
+
+
+def _inputs(array: Array, file: Path, scale: float | None, integers: bool) -> Tensor:
+    return as_symbols(array, file) if integers else as_inputs(array, file, scale)
 
 
 @contextmanager

@@ -8,26 +8,24 @@ embeddings, `network.embed(network.encode(texts))`. `low` and `high` bound the r
 None and None where inputs have no bounds.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from assay.errors import InputError
 from assay.faults.norms import Norm, check_norm, inside, projected, random_signs, steepest
-from assay.labels import class_numbers
 from assay.network import Network, length, perturbable, replaced
 from assay.trace import Inputs, Trace
 
 
-def fgsm_direction(
-    network: Network, inputs: Inputs, labels: Tensor | None = None, norm: Norm = "linf"
-) -> Tensor:
+def fgsm_direction(network: Network, inputs: Inputs, labels: Any = None, norm: Norm = "linf") -> Tensor:
     """The direction of norm 1 in which the loss of each input rises most steeply (Goodfellow et al. 2015).
 
-    Without labels, the network's own predictions are attacked. One forward and one backward pass; without
-    labels another forward pass.
+    Without labels, the network's own predictions are attacked. Where an input has several predictions, the
+    loss is the sum over them. One forward and one backward pass.
     """
     check_norm(norm)
-    labels = network.observe(inputs).predictions if labels is None else class_numbers(labels)
     return steepest(network.gradient(inputs, _lead, labels), norm)
 
 
@@ -58,7 +56,7 @@ def attacked(
 def fgsm(
     network: Network,
     inputs: Inputs,
-    labels: Tensor | None,
+    labels: Any,
     epsilon: float,
     norm: Norm = "linf",
     *,
@@ -72,7 +70,7 @@ def fgsm(
 def pgd(
     network: Network,
     inputs: Inputs,
-    labels: Tensor | None,
+    labels: Any,
     epsilon: float,
     norm: Norm = "linf",
     *,
@@ -89,7 +87,7 @@ def pgd(
     if steps < 1:
         raise InputError(f"expected at least one step, got {steps}")
     origin = perturbable(inputs)
-    labels = network.observe(inputs).predictions if labels is None else class_numbers(labels)
+    labels = _own_answers(network, inputs) if labels is None else labels
     if epsilon == 0:
         return inputs
     start = inside(origin, epsilon, norm, torch.Generator().manual_seed(seed))
@@ -125,9 +123,19 @@ def _lead(trace: Trace) -> Tensor:
     Cross-entropy is log(1 + exp m), so its gradient is this one times sigmoid(m) > 0: the same direction.
     But sigmoid(m) rounds to 0 where the network is sure, and the attack would stand still there.
     """
-    own = trace.known_labels[:, None]
+    own = (trace.predictions if trace.labels is None else trace.labels)[:, None]
     others = trace.logits.scatter(1, own, -torch.inf)
     return others.logsumexp(dim=1) - trace.logits.gather(1, own)[:, 0]
+
+
+def _own_answers(network: Network, inputs: Inputs) -> Tensor:
+    """The predictions to be attacked in every step where labels are not known."""
+    if network.rows is not None:
+        raise InputError(
+            f"expected labels to attack {network!r}, which has several predictions per input, got none; pass "
+            "the labels of the inputs"
+        )
+    return network.observe(inputs).predictions
 
 
 def _bounded(moved: Tensor, low: float | None, high: float | None) -> Tensor:

@@ -51,10 +51,14 @@ def black_image(images: Tensor, severity: int, _: torch.Generator) -> Tensor:
 
 
 def stuck_frame(images: Tensor, severity: int, _: torch.Generator) -> Tensor:
-    """The lower 20, 40, 60, 80 or 100 % of the rows still show the image before (of the first, the last)."""
+    """The camera's buffer is frozen: the lower 20, 40, 60, 80 or 100 % of every image show the set's first.
+
+    An image that lags by one would be a good image with the label of another: no monitor of single inputs
+    can see that. A frozen one is seen where images join, and in operation because outputs stop moving.
+    """
     fresh = images.shape[2] - round(images.shape[2] * severity / 5)
-    result = images.roll(1, dims=0)
-    result[:, :, :fresh] = images[:, :, :fresh]
+    result = images.clone()
+    result[:, :, fresh:] = images[:1, :, fresh:]
     return result
 
 

@@ -7,6 +7,7 @@ of each feature's standard deviation, 0.4 of it at severity 4 in l-inf, and are 
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ class Attack:
     category: str = field(default="adversarial", init=False)
 
     def __call__(
-        self, inputs: Tensor, severity: int, seed: int = 0, *, network: Network, labels: Tensor | None = None
+        self, inputs: Tensor, severity: int, seed: int = 0, *, network: Network, labels: Any = None
     ) -> Tensor:
         check_severity(severity)
         if isinstance(inputs, Tensor) and inputs.ndim == 2 and inputs.is_floating_point():
@@ -50,16 +51,20 @@ class Attack:
         """
         return float(USUAL[self.norm] * (size / USUAL_SIZE) ** GROWTH[self.norm] * 2.0 ** (severity - 4))
 
-    def _moved_rows(
-        self, table: Tensor, severity: int, seed: int, network: Network, labels: Tensor | None
-    ) -> Tensor:
+    def _moved_rows(self, table: Tensor, severity: int, seed: int, network: Network, labels: Any) -> Tensor:
         """Attacked as if every feature had standard deviation 1: a layer in front undoes the scaling."""
         if len(table) < 2:
             raise InputError(f"expected at least two rows to know each feature's spread, got {len(table)}")
         spread = table.double().std(dim=0).to(table)
         spread = torch.where(spread > 0, spread, torch.ones_like(spread))
-        module = _Rescaled(spread, network.module)
-        scaled = Network(module, layers=(), batch_size=network.batch_size, output=network.output)
+        scaled = Network(
+            _Rescaled(spread, network.module),
+            layers=(),
+            batch_size=network.batch_size,
+            output=network.output,
+            rows=network.rows,
+            ignore_index=network.ignore_index,
+        )
         scaled.reader = network.reader
         epsilon = ROW_SCALE * self.epsilon(severity, table.shape[1])
         return self._moved(table / spread, epsilon, seed, scaled, labels, None, None) * spread
@@ -70,7 +75,7 @@ class Attack:
         epsilon: float,
         seed: int,
         network: Network,
-        labels: Tensor | None,
+        labels: Any,
         low: float | None,
         high: float | None,
     ) -> Tensor:

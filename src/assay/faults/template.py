@@ -24,7 +24,8 @@ Corrupt: TypeAlias = Callable[[Tensor, int, torch.Generator], Tensor]
 
 
 class Template(Protocol):
-    """The attributes of every fault; `kind` is the kind of input it takes: "image", "tabular" or "text"."""
+    """The attributes of every fault; `kind` is the kind of input it takes: "image", "tabular", "text",
+    "tokens" or "bytes"."""
 
     @property
     def name(self) -> str: ...

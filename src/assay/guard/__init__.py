@@ -4,6 +4,7 @@ from assay.guard.alarm_stream import AlarmStream, StreamVerdict
 from assay.guard.any_guard import AnyGuard
 from assay.guard.default import default_guard
 from assay.guard.guard import Guard
+from assay.guard.input_verdict import InputVerdict
 from assay.guard.onnx import OnnxGuard
 from assay.guard.verdict import CANCELLED, Answer, Verdict
 
@@ -13,6 +14,7 @@ __all__ = [
     "Answer",
     "AnyGuard",
     "Guard",
+    "InputVerdict",
     "OnnxGuard",
     "StreamVerdict",
     "Verdict",

@@ -8,6 +8,7 @@ in `Monitor.obstacle`.
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from assay.errors import InputError
 from assay.extras import expect_installed
-from assay.network import length, rows, zeros_of
+from assay.network import in_single_precision, length, rows, zeros_of
 from assay.network.graph import NEWEST, OPSET, NetworkGraph, traced
 from assay.outputs import LOGITS
 from assay.storage import write_whole
@@ -47,15 +48,16 @@ def write_graph(
     expect_installed("onnx", "onnxruntime")
     _check(guard)
     inputs = _example(guard, example)
-    network = guard.network.graph(_repeated(inputs, 2), _layers(guard, features))
-    judge = _judge(guard, network, _repeated(inputs, 2), features)
+    single = _in_single_precision(guard)
+    network = single.network.graph(_repeated(inputs, 2), _layers(guard, features))
+    judge = _judge(single, network, _repeated(inputs, 2), features)
     model = joined(network, judge, _further_outputs(guard, network, features))
     _describe(model, guard)
     content = _serialised(model)
 
     def write(temporary: str) -> None:
         Path(temporary).write_bytes(content)
-        _compare(guard, OnnxGuard(temporary), _repeated(inputs, COMPARED))
+        _compare(single, OnnxGuard(temporary), _repeated(inputs, COMPARED))
 
     write_whole(path, write)
 
@@ -129,6 +131,11 @@ def joined(network: NetworkGraph, judge: Any, kept: Sequence[str]) -> Any:
 
 def _check(guard: "Guard") -> None:
     guard.decided_threshold()
+    if guard.network.rows is not None:
+        raise InputError(
+            f"expected a network with one row per input to export, got {guard.network!r} with "
+            f"{guard.network.rows!r}; export the network alone, and judge its rows in torch"
+        )
     if guard.monitor.obstacle:
         raise InputError(
             f"expected a monitor that is a function of logits, features and inputs, got "
@@ -141,7 +148,21 @@ def _check(guard: "Guard") -> None:
         )
 
 
+def _in_single_precision(guard: "Guard") -> "Guard":
+    """The same guard for a network in single precision: runtimes for the CPU know no other, or hardly."""
+    network = guard.network.in_single_precision()
+    if network is guard.network:
+        return guard
+    single = copy(guard)
+    single.network = network
+    return single
+
+
 def _example(guard: "Guard", example: Any) -> Inputs:
+    return in_single_precision(_inputs_like(guard, example))
+
+
+def _inputs_like(guard: "Guard", example: Any) -> Inputs:
     if example is not None:
         inputs = guard.network.encode(example)
         if not length(inputs):

@@ -16,6 +16,13 @@ from assay.errors import InputError, NotFittedError, UndecidedError
 from assay.guard.alarm_stream import TAIL_LEVEL, TAILS
 from assay.guard.any_guard import AnyGuard
 from assay.guard.group_threshold import group_numbers, group_threshold, promise
+from assay.guard.input_verdict import (
+    InputVerdict,
+    PerInput,
+    check_per_input,
+    input_scores,
+    rows_of_inputs,
+)
 from assay.guard.verdict import Answer, Verdict
 from assay.identity import digest
 from assay.monitors.monitor import Monitor
@@ -31,10 +38,20 @@ class Guard(AnyGuard):
 
     The threshold comes from `calibrate`, or you pass it: one number, or one per predicted class. A value that
     is not finite (in an input, a logit, a feature or a score) raises the alarm.
+
+    Where an input has several predictions (`Network(module, rows=...)`), the verdict has a row for each, and
+    one for whole inputs: an input's score is the `per_input` of its rows, and its threshold is
+    `input_threshold`, which `calibrate` sets.
     """
 
     def __init__(
-        self, network: Network, monitor: Monitor, threshold: float | Sequence[float] | Tensor | None = None
+        self,
+        network: Network,
+        monitor: Monitor,
+        threshold: float | Sequence[float] | Tensor | None = None,
+        *,
+        per_input: PerInput = "mean",
+        input_threshold: float | None = None,
     ) -> None:
         if not isinstance(network, Network) or not isinstance(monitor, Monitor):
             raise InputError(
@@ -46,8 +63,11 @@ class Guard(AnyGuard):
                 f"expected a network that watches {missing}, got {network!r}; "
                 f"build it with Network(module, layers={monitor.layers})"
             )
+        check_per_input(per_input)
         self.network = network
         self.monitor = monitor
+        self.per_input = per_input
+        self.input_threshold = input_threshold
         self.threshold = None if threshold is None else _checked_threshold(threshold)
         if hasattr(monitor, "classes_"):
             self._check_classes(monitor.classes_)
@@ -74,6 +94,9 @@ class Guard(AnyGuard):
         `groups` says of every row which track, patient or device it came from, where rows of one are alike.
         The rate then holds on average over new groups (`group_threshold`). `calibration["promise"]` says what
         is promised.
+
+        Where inputs have several rows, the rate holds for rows up to the number of inputs, since rows of one
+        input are alike, and exactly for inputs, among those that have a row.
         """
         if not 0 < false_alarm_rate < 1:
             raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
@@ -82,6 +105,11 @@ class Guard(AnyGuard):
         if per_class and groups is not None:
             raise InputError(
                 "expected per_class or groups, got both; thresholds per class need rows, not groups"
+            )
+        if trace.source is not None and trace.ignored:
+            raise InputError(
+                f"expected a Trace with every row, as the guard meets them, got one without {trace.ignored} "
+                "whose labels were to be ignored; observe the inputs without their labels"
             )
         scores = self.scores(trace)
         known = None if groups is None else group_numbers(groups, len(scores))
@@ -98,7 +126,9 @@ class Guard(AnyGuard):
             split = _class_thresholds(trace, scores, false_alarm_rate, level)
             pooled = (~torch.isfinite(split)).nonzero().flatten().tolist()
             threshold = torch.where(torch.isfinite(split), split, threshold)
+        over_inputs = self._input_calibration(trace, scores, threshold, false_alarm_rate, level)
         self.threshold = threshold
+        self.input_threshold = over_inputs.pop("threshold", None)
         self.calibration = {
             "false_alarm_rate": false_alarm_rate,
             "level": level,
@@ -107,6 +137,7 @@ class Guard(AnyGuard):
             "pooled_classes": pooled,
             "groups": None if known is None else int(known.max()) + 1,
             "tails": _tails(scores, known),
+            **over_inputs,
         }
         self.calibration["promise"] = promise(self.calibration)
         return self
@@ -127,14 +158,12 @@ class Guard(AnyGuard):
     def judge(self, trace: Trace) -> Verdict:
         """The monitor's half of a call: scores and alarms for a Trace."""
         threshold = self.decided_threshold()
-        (scores, evidence), predictions = self._scored(trace), trace.predictions
-        if threshold.ndim == 1:
-            self._check_classes(trace.logits.shape[1])
-            threshold = threshold[predictions]
-        alarm = scores > threshold
-        if not all_finite(scores):
-            alarm = alarm | ~torch.isfinite(scores)
-        return Verdict(predictions, scores, alarm, evidence=evidence, members=self.members)
+        scores, evidence = self._scored(trace)
+        alarm = self._alarm(trace, scores, threshold)
+        whole = None if trace.source is None else self._on_inputs(trace, scores, alarm)
+        return Verdict(
+            trace.predictions, scores, alarm, trace.source, whole, evidence=evidence, members=self.members
+        )
 
     def scores(self, trace: Trace) -> Tensor:
         """The monitor's scores; NaN for every row in which anything is not finite."""
@@ -142,17 +171,19 @@ class Guard(AnyGuard):
 
     def _scored(self, trace: Trace) -> tuple[Tensor, Tensor | None]:
         """Scores and, of a combination, the members' evidence (N, members); NaN for rows not finite."""
-        parts = _floating_parts(trace, self.monitor.layers)
-        if all(all_finite(part) for part in parts):
+        rows = [trace.logits, *(trace.layer(layer) for layer in self.monitor.layers)]
+        inputs = _floating_inputs(trace)
+        if all(all_finite(part) for part in (*rows, *inputs)):
             return self.monitor.score_and_evidence(trace)
-        finite = torch.stack([torch.isfinite(part).flatten(1).all(dim=1) for part in parts]).all(dim=0)
+        finite = torch.stack([*map(_finite, rows), *(trace.of_inputs(_finite(part)) for part in inputs)])
+        judged = finite.all(dim=0)
         scores = torch.full((len(trace),), torch.nan, dtype=torch.float64)
         names = self.monitor.member_names
         evidence = torch.full((len(trace), len(names)), torch.nan, dtype=torch.float64) if names else None
-        if finite.any():
-            scores[finite], found = self.monitor.score_and_evidence(trace[finite])
+        if judged.any():
+            scores[judged], found = self.monitor.score_and_evidence(trace[judged])
             if evidence is not None and found is not None:
-                evidence[finite] = found
+                evidence[judged] = found
         return scores, evidence
 
     def export(self, path: str | os.PathLike[str], example: Any = None, *, features: bool = False) -> None:
@@ -163,6 +194,10 @@ class Guard(AnyGuard):
         Shapes and types of inputs are those of `example`, else of what the network last observed; the number
         of rows is free. With `features` the network's layers are outputs as well, for histograms on a device.
         A monitor that needs more than logits, features and inputs (gradients, further passes) is refused.
+
+        A network in half precision (float16, bfloat16) is exported in single precision, with inputs in single
+        precision, since runtimes compute there. Scores agree to 1e-4 with those of the same weights in single
+        precision, and differ from the guard's own by the rounding of the network.
         """
         from assay.guard.export import write_graph
 
@@ -202,7 +237,8 @@ class Guard(AnyGuard):
 
     @property
     def fingerprint(self) -> str:
-        return digest(self.network_fingerprint, self.monitor.fingerprint, self.decided_threshold())
+        own = (self.network_fingerprint, self.monitor.fingerprint, self.decided_threshold())
+        return digest(*own, *(() if self.input_threshold is None else (self.per_input, self.input_threshold)))
 
     def state(self) -> dict[str, Any]:
         return vars(self)
@@ -210,7 +246,8 @@ class Guard(AnyGuard):
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Guard":
         network, monitor = state["network"], state["monitor"]
-        guard = cls(network.watching(monitor.layers), monitor, state["threshold"])
+        new = {name: state[name] for name in ("per_input", "input_threshold") if name in state}
+        guard = cls(network.watching(monitor.layers), monitor, state["threshold"], **new)
         guard.calibration = state["calibration"]
         return guard
 
@@ -223,6 +260,45 @@ class Guard(AnyGuard):
                 "expected a calibrated guard, got one without threshold; call calibrate(trace) first"
             )
         return self.threshold
+
+    def _input_calibration(
+        self, trace: Trace, scores: Tensor, threshold: Tensor, rate: float, level: float | None
+    ) -> dict[str, Any]:
+        """The threshold for whole inputs, from those that have a row; nothing where every input has one."""
+        if trace.source is None:
+            return {}
+        alarm = self._alarm(trace, scores, threshold)
+        found = input_scores(self.per_input, scores, alarm, trace.source, trace.input_count)
+        known = found[rows_of_inputs(trace.source, trace.input_count) > 0]
+        threshold_of_inputs = _conformal_threshold(known, rate, level)
+        if not math.isfinite(threshold_of_inputs):
+            raise UndecidedError(
+                f"expected enough inputs with rows for a false alarm rate of {rate:g} per input, got "
+                f"{len(known)}; calibrate on more inputs, or allow more false alarms"
+            )
+        rank = _conformal_rank(len(known), rate, level)
+        return {"threshold": threshold_of_inputs, "inputs": len(known), "input_rank": rank}
+
+    def _on_inputs(self, trace: Trace, scores: Tensor, alarm: Tensor) -> InputVerdict | None:
+        """The verdict on whole inputs; None where no threshold was set for them."""
+        source, count = trace.source, trace.input_count
+        if self.input_threshold is None or source is None:
+            return None
+        found = input_scores(self.per_input, scores, alarm, source, count)
+        return InputVerdict(
+            rows_of_inputs(source, count),
+            rows_of_inputs(source[alarm], count),
+            found,
+            ~(found <= self.input_threshold),  # a comparison with NaN is false, and so an alarm
+        )
+
+    def _alarm(self, trace: Trace, scores: Tensor, threshold: Tensor) -> Tensor:
+        """Which rows are above their threshold, or not finite."""
+        if threshold.ndim == 1:
+            self._check_classes(trace.logits.shape[1])
+            threshold = threshold[trace.predictions]
+        alarm = scores > threshold
+        return alarm if all_finite(scores) else alarm | ~torch.isfinite(scores)
 
     def _check_classes(self, classes: int) -> None:
         if self.threshold is not None and self.threshold.ndim == 1 and len(self.threshold) != classes:
@@ -274,11 +350,13 @@ def _conformal_threshold(scores: Tensor, rate: float, level: float | None) -> fl
     return float(scores.nan_to_num(nan=math.inf, posinf=math.inf, neginf=math.inf).kthvalue(rank).values)
 
 
-def _floating_parts(trace: Trace, layers: Sequence[str]) -> list[Tensor]:
-    """The parts of a Trace that might not be finite."""
+def _finite(part: Tensor) -> Tensor:
+    return torch.isfinite(part).flatten(1).all(dim=1)
+
+
+def _floating_inputs(trace: Trace) -> list[Tensor]:
     inputs: Inputs = trace.inputs if trace.inputs is not None else {}
-    parts = [trace.logits, *(trace.layer(layer) for layer in layers)]
-    parts += [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
+    parts = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
     return [part for part in parts if part.is_floating_point()]
 
 

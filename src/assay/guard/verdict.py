@@ -3,10 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 from torch import Tensor
 
+from assay.guard.input_verdict import InputVerdict
 from assay.storage import storable
 from assay.table import tabled
 from assay.trace import Trace
@@ -21,11 +23,17 @@ NOT_FINITE = "not finite"
 @storable("Verdict")
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """A guard's verdict on N inputs: the network's predictions, the monitor's scores, and the alarms."""
+    """A guard's verdict on N predictions: these, the monitor's scores, and the alarms.
+
+    Where an input has several predictions, `source` is the number of the input that each came from, and
+    `per_input` is the verdict on whole inputs.
+    """
 
     predictions: Tensor
     scores: Tensor
     alarm: Tensor
+    source: Tensor | None = None
+    per_input: InputVerdict | None = None
     evidence: Tensor | None = None
     """(N, members): each member's own evidence, -ln of its p-value; None where there is one monitor."""
     members: tuple[str, ...] = ()
@@ -53,14 +61,15 @@ class Verdict:
 
     @tabled
     def to_frame(self) -> pd.DataFrame:
-        return pd.DataFrame(
-            {
-                "prediction": self.predictions.numpy(),
-                "score": self.scores.numpy(),
-                "alarm": self.alarm.numpy(),
-                "reasons": list(self.reasons),
-            }
-        )
+        """A row per prediction; `per_input.to_frame()` has a row per input."""
+        columns: dict[str, Any] = {} if self.source is None else {"source": self.source.numpy()}
+        columns |= {
+            "prediction": self.predictions.numpy(),
+            "score": self.scores.numpy(),
+            "alarm": self.alarm.numpy(),
+            "reasons": list(self.reasons),
+        }
+        return pd.DataFrame(columns)
 
 
 def _objectors(members: Sequence[str], evidence: Sequence[float]) -> str:

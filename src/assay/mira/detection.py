@@ -15,7 +15,6 @@ from assay.mira.settings import MiraSettings
 from assay.monitors import ODIN, Energy, Mahalanobis, Monitor
 from assay.monitors.parts.reservoir import Reservoir
 from assay.network import Network, length, perturbable, replaced, rows
-from assay.network.batches import Batches
 from assay.statistics import auroc
 from assay.trace import Inputs, Trace
 
@@ -121,7 +120,7 @@ def random_noise(network: Network, sample: Inputs, settings: MiraSettings) -> In
 
 def _scores(network: Network, data: Any, monitors: Mapping[str, Monitor]) -> dict[str, Tensor]:
     parts: dict[str, list[Tensor]] = {name: [] for name in monitors}
-    for inputs, _ in Batches(data, network.encode, network.batch_size):
+    for inputs, _ in network.batches(data):
         trace = network.observe(inputs, keep_inputs=True)
         for name, monitor in monitors.items():
             parts[name].append(monitor.score(trace))
@@ -136,7 +135,7 @@ def _auroc(known: Tensor, unknown: Tensor) -> float:
 
 def _input_sample(network: Network, data: Any, count: int, seed: int) -> Inputs:
     """Up to `count` inputs drawn at random, in one pass and with no more than these in memory."""
-    batches = Batches(data, network.encode, network.batch_size)
+    batches = network.batches(data)
     if batches.whole is not None:
         total = length(batches.whole)
         kept = np.random.default_rng(seed).choice(total, min(count, total), replace=False)

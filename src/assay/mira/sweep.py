@@ -16,7 +16,9 @@ from assay.mira.perturbation import Perturbation
 from assay.network import Network, length
 from assay.network.batches import Batches
 from assay.network.buffers import RowBuffer
+from assay.network.compiled import uncompiled
 from assay.network.taps import PENULTIMATE
+from assay.network.watched_layers import layer_names
 from assay.trace import Inputs, Trace
 
 Pair = tuple[Inputs, Tensor]
@@ -127,7 +129,7 @@ class _PerturbedBatches(Dataset[Pair]):
 
 def labelled_inputs(network: Network, data: Any, name: str) -> Pair:
     """All inputs and labels of `data`, encoded but not embedded; without a copy if they come in one piece."""
-    batches = Batches(data, network.encode, network.batch_size)
+    batches = network.batches(data)
     if batches.whole is not None:
         inputs, labels = batches.whole, batches.labels
         if not length(inputs):
@@ -163,12 +165,13 @@ def watching(network: Network, layers: Sequence[str]) -> Network:
         raise InputError(
             f"expected an assay.Network, got {type(network).__name__}; wrap the module: assay.Network(module)"
         )
+    network.expect_one_row_per_input("monitorability")
     wanted = tuple(dict.fromkeys(layers))
     if wanted == network.layers:
         return network
     known = list(network.layers)
     if getattr(network.module, "differentiable", True):  # an ONNX session gives only layers it was opened for
-        known += [PENULTIMATE, *(name for name, _ in network.module.named_modules() if name)]
+        known += [PENULTIMATE, *layer_names(uncompiled(network.module))]
     if missing := [name for name in wanted if name not in known]:
         raise InputError(
             f"expected layers of {network!r}, got {missing}; choose from {list(dict.fromkeys(known))}"

@@ -29,6 +29,7 @@ from assay.monitors.nci import NCI
 from assay.monitors.nnguide import NNGuide
 from assay.monitors.odin import ODIN
 from assay.monitors.open_max import OpenMax
+from assay.monitors.parts.joint_fit import fit_together
 from assay.monitors.react import ReAct
 from assay.monitors.reconstruction import Reconstruction
 from assay.monitors.relative_mahalanobis import RelativeMahalanobis
@@ -78,4 +79,5 @@ __all__ = [
     "TemperatureScaled",
     "ViM",
     "adapt",
+    "fit_together",
 ]

@@ -43,4 +43,5 @@ class InputRange(Monitor):
                     f"got {tuple(inputs.shape[1:])}; give bounds as numbers, or of the input's shape"
                 )
         values = inputs.double()
-        return torch.maximum(self.low - values, values - self.high).flatten(1).amax(dim=1).clamp(min=0)
+        outside = torch.maximum(self.low - values, values - self.high).flatten(1).amax(dim=1).clamp(min=0)
+        return trace.of_inputs(outside)

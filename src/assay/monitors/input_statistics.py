@@ -166,7 +166,8 @@ class InputStatistics(Monitor):
         )
 
     def _score(self, trace: Trace) -> Tensor:
-        return torch.cat([self._distances(rows) for rows in row_blocks(self.statistics(trace), _ROWS)])
+        blocks = row_blocks(self.statistics(trace), _ROWS)
+        return trace.of_inputs(torch.cat([self._distances(rows) for rows in blocks]))
 
     def _distances(self, statistics: Tensor) -> Tensor:
         queries = self._whitened(self._scaled(statistics))

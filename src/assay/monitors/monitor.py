@@ -167,6 +167,11 @@ class Monitor(ABC):
             )
 
     def _check_sizes(self, trace: Trace) -> None:
+        if trace.source is not None and self.needs.forward:
+            raise InputError(
+                f"expected a Trace with one row per input for {type(self).__name__}, which runs the network "
+                "again, got one with several; use a monitor that reads logits, features or inputs alone"
+            )
         sizes = {"logits": self.classes_, **self.dimensions_}
         found = {"logits": trace.logits, **{layer: trace.layer(layer) for layer in self.layers}}
         for name, size in sizes.items():

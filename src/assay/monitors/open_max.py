@@ -11,7 +11,7 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
-from assay.monitors.parts.class_rows import features_by_class
+from assay.monitors.parts.class_rows import features_by_class, named
 from assay.monitors.parts.exponentials import log_sum_exp
 from assay.monitors.parts.reservoir import checked_limit
 from assay.outputs import LOGITS
@@ -127,12 +127,12 @@ def _remedy(unseen: list[int], flat: list[int]) -> str:
     parts = []
     if unseen:
         parts.append(
-            f"the network got no row of classes {unseen} right, so that all distances from them count as "
+            f"the network got no row of {named(unseen)} right, so that all distances from them count as "
             "infinite; fit on more rows"
         )
     if flat:
         parts.append(
-            f"classes {flat} have one distance in their tail, so that everything farther away counts as "
-            "unknown; fit on more rows"
+            f"there are {named(flat)} with one distance in the tail, so that everything farther away counts "
+            "as unknown; fit on more rows"
         )
     return "; ".join(parts)

@@ -114,7 +114,7 @@ class Reconstruction(Monitor):
                 "resize them"
             )
         if not self.per_class:
-            return self._doubt(ALL, inputs)
+            return trace.of_inputs(self._doubt(ALL, inputs))
         scores = torch.full((len(trace),), UNSEEN, dtype=torch.float64)
         for label in torch.unique(trace.predictions).tolist():
             if label in self.reconstructors_:
@@ -137,13 +137,19 @@ class Reconstruction(Monitor):
         inputs: dict[int, Reservoir] = {}
         classes: dict[int, Reservoir] = {}
         for trace in traces:
-            values, labels = self._checked_inputs(trace), fitting_classes(trace)
+            values, labels = self._checked_inputs(trace), self._classes(trace)
             keys = labels if self.per_class else torch.full_like(labels, ALL)
             for key in torch.unique(keys).tolist():
                 inputs.setdefault(key, Reservoir(self.limit, self.seed)).add(values[keys == key])
                 classes.setdefault(key, Reservoir(self.limit, self.seed)).add(labels[keys == key])
         keys_seen = sorted(inputs)
         return {key: inputs[key].rows() for key in keys_seen}, {key: classes[key].rows() for key in keys_seen}
+
+    def _classes(self, trace: Trace) -> Tensor:
+        """The class of every input; one for all where inputs have several predictions."""
+        if trace.source is None:
+            return fitting_classes(trace)
+        return torch.zeros(trace.input_count, dtype=torch.long)
 
     def _checked_inputs(self, trace: Trace) -> Tensor:
         values = self._images(trace)
@@ -156,10 +162,14 @@ class Reconstruction(Monitor):
             )
         return values
 
-    @staticmethod
-    def _images(trace: Trace) -> Tensor:
+    def _images(self, trace: Trace) -> Tensor:
         """Images (N, C, H, W) where they are that, else vectors (N, d)."""
         inputs = trace.known_inputs
+        if self.per_class and trace.source is not None:
+            raise InputError(
+                "expected a Trace with one row per input for a network per class, got one with several; pass "
+                "per_class=False"
+            )
         if not isinstance(inputs, Tensor):
             raise InputError(
                 f"expected inputs in one tensor to reconstruct, got {sorted(inputs)}; use another monitor"

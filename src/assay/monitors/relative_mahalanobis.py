@@ -45,7 +45,7 @@ class RelativeMahalanobis(Monitor):
         self.estimator = checked_estimator(estimator)
 
     def _fit(self, traces: Iterator[Trace]) -> None:
-        moments = ClassMoments.of(traces, self.layer, each_class=self.estimator == "ledoit_wolf")
+        moments = ClassMoments.of(traces, self.layer, fourth=self.estimator == "ledoit_wolf")
         factor, self.remedy_ = tied_whitening(moments, self.estimator)
         origin, axes, self.centres_ = class_axes(moments, factor)
         shares = moments.counts[moments.seen] / moments.rows
@@ -53,7 +53,7 @@ class RelativeMahalanobis(Monitor):
         away = (self.centres_ - self.mean_) * shares.sqrt()[:, None]
         width = self.centres_.shape[1]
         self.inverse_ = torch.linalg.inv(torch.eye(width, dtype=torch.float64) + away.T @ away)
-        dtype = precision(axes, moments)
+        dtype = precision(axes, moments.spread)
         self.origin_, self.axes_ = origin.to(dtype), axes[:, :width].to(dtype).contiguous()
 
     def _score(self, trace: Trace) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
-from assay.monitors.parts.class_rows import UNSEEN, some_class, teaching
+from assay.monitors.parts.class_rows import UNSEEN, named, some_class, teaching
 from assay.monitors.parts.row_blocks import in_blocks
 from assay.trace import Trace
 
@@ -50,7 +50,7 @@ class SHE(Monitor):
         self.patterns_ = (sums / counts.clamp(min=1)[:, None]).float()
         if absent := (~self.seen_).nonzero().squeeze(1).tolist():
             self.remedy_ = (
-                f"the network got no row of classes {absent} right, so that predictions of them get "
+                f"the network got no row of {named(absent)} right, so that predictions of them get "
                 "the largest score there is; fit on more rows"
             )
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from scipy.optimize import minimize_scalar
@@ -79,8 +80,7 @@ class TemperatureScaled(Monitor):
         return self.monitor.score(self._scaled(trace))
 
     def _scaled(self, trace: Trace) -> Trace:
-        logits = trace.logits / self.temperature_
-        return Trace(logits, trace.features, trace.labels, trace.inputs, outputs=LOGITS)
+        return replace(trace, logits=trace.logits / self.temperature_, outputs=LOGITS)
 
 
 def _best_temperature(logits: Tensor, labels: Tensor) -> float:

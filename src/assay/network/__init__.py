@@ -1,6 +1,27 @@
 """From a module and data to a Trace. Hooks, devices and `no_grad` are used nowhere else."""
 
-from assay.network.inputs import all_finite, length, perturbable, replaced, rows, zeros_of
+from assay.network.inputs import (
+    all_finite,
+    in_single_precision,
+    length,
+    perturbable,
+    replaced,
+    rows,
+    zeros_of,
+)
 from assay.network.network import ENCODED, Network
+from assay.network.prediction_rows import FunctionRows, PixelRows
 
-__all__ = ["ENCODED", "Network", "all_finite", "length", "perturbable", "replaced", "rows", "zeros_of"]
+__all__ = [
+    "ENCODED",
+    "FunctionRows",
+    "Network",
+    "PixelRows",
+    "all_finite",
+    "in_single_precision",
+    "length",
+    "perturbable",
+    "replaced",
+    "rows",
+    "zeros_of",
+]

@@ -18,6 +18,7 @@ class RowBuffer:
 
     def __init__(self) -> None:
         self._first: Tensor | None = None
+        self._dtype: torch.dtype | None = None
         self._rows: np.ndarray[Any, Any] | None = None
         self._used = 0
 
@@ -28,7 +29,8 @@ class RowBuffer:
             return
         if self._first is not None:
             first, self._first = self._first, None
-            self._rows = np.empty(first.shape, first.numpy().dtype)
+            self._dtype = first.dtype
+            self._rows = np.empty(first.shape, _array(first).dtype)
             self._append(first)
         self._append(batch)
 
@@ -38,11 +40,13 @@ class RowBuffer:
             return self._first
         assert self._rows is not None
         self._resize(self._used)
-        return torch.from_numpy(self._rows)
+        assert self._dtype is not None
+        return torch.from_numpy(self._rows).view(self._dtype)
 
     def _append(self, batch: Tensor) -> None:
         assert self._rows is not None
-        values = batch.numpy()
+        assert self._dtype is not None
+        values = _array(batch.to(self._dtype))
         end = self._used + len(values)
         if end > len(self._rows):
             self._resize(end + max(4 * len(values), end // 64))
@@ -53,3 +57,8 @@ class RowBuffer:
         assert self._rows is not None
         # No view of this array leaves the class before `tensor`, so the reference count does not matter.
         self._rows.resize((length, *self._rows.shape[1:]), refcheck=False)
+
+
+def _array(batch: Tensor) -> np.ndarray[Any, Any]:
+    """The same bytes for NumPy, which does not know bfloat16 and takes them for integers."""
+    return (batch.view(torch.int16) if batch.dtype == torch.bfloat16 else batch).numpy()

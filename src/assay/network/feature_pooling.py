@@ -37,23 +37,36 @@ def named_pool(pool: Pool | Mapping[str, Pool] | None) -> Any:
         return {layer: named_pool(choice) for layer, choice in pool.items()}
     if pool is None or isinstance(pool, str):
         return pool
-    return f"{getattr(pool, '__module__', '')}.{getattr(pool, '__qualname__', type(pool).__qualname__)}"
+    return name_of(pool)
 
 
-def pooled(value: Tensor, layer: nn.Module | None, pool: Pool | None, mask: Tensor | None) -> Tensor:
+def name_of(function: object) -> str:
+    """Module and name of a function, by which a setting that is one is known."""
+    own = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{getattr(function, '__module__', '')}.{own}"
+
+
+def channels_first(layer: nn.Module) -> bool:
+    """Whether three axes of its output are (N, C, L): one-dimensional convolution, normalisation, pooling."""
+    return isinstance(layer, _CHANNELS_FIRST)
+
+
+def pooled(value: Tensor, pool: Pool | None, mask: Tensor | None, channels_first: bool = False) -> Tensor:
     """One row per input, by `pool` or, where it is None, by this rule.
 
-    Maps (N, C, H, W) and volumes are averaged over space; so are (N, C, L) outputs of one-dimensional
-    convolution, normalisation and pooling layers. Any other (N, T, d) is a sequence: its first token, where
-    encoders put [CLS]. "last" is the last token that is not padding by `attention_mask`.
+    Maps (N, C, H, W) and volumes are averaged over space; so is (N, C, L), where `channels_first` says that
+    three axes are that. Any other (N, T, d) is a sequence: its first token, where encoders put [CLS]. "last"
+    is the last token that is not padding by `attention_mask`.
     """
+    if value.is_quantized:
+        value = value.dequantize()
     if callable(pool):
         result = pool(value)
     elif value.ndim == 2:
         result = value
     elif pool == "flatten":
         result = value.flatten(1)
-    elif value.ndim == 3 and not isinstance(layer, _CHANNELS_FIRST):
+    elif value.ndim == 3 and not channels_first:
         result = _token(value, pool or "first", mask)
     elif value.ndim >= 3:
         result = value.flatten(2).mean(dim=2)

@@ -1,6 +1,7 @@
 """Python functions as networks: any `predict_proba`, a black box without layers, weights or gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from assay.errors import InputError
-from assay.network.chosen_output import Choice, chosen_output
+from assay.network.chosen_output import chosen_output
+from assay.network.gathered_rows import BatchRows
 from assay.network.graph import NetworkGraph
-from assay.network.inputs import each
+from assay.network.inputs import each, length
 from assay.network.network import Network
 from assay.outputs import PROBABILITIES
 from assay.trace import Inputs
@@ -36,25 +38,16 @@ class FunctionNetwork(Network):
         function: Callable[..., Any],
         identity: str | None = None,
         *,
-        batch_size: int = 256,
         outputs: str | None = PROBABILITIES,
-        output: Choice = None,
-        label: int | None = None,
+        **options: Any,
     ) -> None:
+        """`options` are those of `Network`: batch_size, output, label, rows and ignore_index."""
         if not callable(function) or isinstance(function, nn.Module):
             raise InputError(
                 f"expected a function of arrays, got {type(function).__name__}; pass predict_proba itself, "
                 "and a torch module to assay.Network(module)"
             )
-        super().__init__(
-            ArrayFunction(function),
-            (),
-            batch_size=batch_size,
-            identity=identity,
-            outputs=outputs,
-            output=output,
-            label=label,
-        )
+        super().__init__(ArrayFunction(function), (), identity=identity, outputs=outputs, **options)
 
     def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
         raise InputError(
@@ -74,10 +67,21 @@ class FunctionNetwork(Network):
 
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         finite = _finite_rows(inputs)
-        finite_inputs = each(inputs, lambda tensor: tensor.cpu().nan_to_num(0.0, 0.0, 0.0))
-        answer = self._checked_answer(self._run(finite_inputs), len(finite))
+        answer = self._checked_answer(self._run(_without_strange_numbers(inputs)), len(finite))
         logits = self.reader.logits(answer, len(finite))
         return logits.masked_fill(~finite[:, None], torch.nan), {}
+
+    def _batch_rows(self, inputs: Inputs, layers: Sequence[str]) -> BatchRows:
+        found = super()._batch_rows(inputs, layers)
+        if found.source is None:
+            return found
+        strange = ~_finite_rows(inputs)[found.source]
+        return replace(found, logits=found.logits.masked_fill(strange[:, None], torch.nan))
+
+    def _outputs(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Any, dict[str, Tensor]]:
+        answer = self._run(_without_strange_numbers(inputs))
+        alone = self.rows is not None and self.rows.of_scores
+        return self._read_by_rows(_tensors(answer) if alone else answer, length(inputs)), {}
 
     def _checked_answer(self, answer: Any, count: int) -> Tensor:
         """The class scores in what the function returned, all of them numbers."""
@@ -125,6 +129,11 @@ def _tensors(answer: Any) -> Any:
         return [_tensors(part) for part in answer]
     tensor = answer if isinstance(answer, Tensor) else torch.as_tensor(np.asarray(answer))
     return tensor.detach().cpu()
+
+
+def _without_strange_numbers(inputs: Inputs) -> Inputs:
+    """On the CPU, with zeros for NaN and infinity."""
+    return each(inputs, lambda tensor: tensor.cpu().nan_to_num(0.0, 0.0, 0.0))
 
 
 def _finite_rows(inputs: Inputs) -> Tensor:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from assay.errors import InputError
+from assay.network.graph_modules import has_script, is_graph
 from assay.network.taps import evaluating, modules_of
 from assay.trace import Inputs
 
@@ -72,7 +73,7 @@ def traced_network(
     with torch.no_grad():
         shown = dict(zip(["", *layers], Observed()(*tensors), strict=True))
     try:
-        model = traced(Observed(), tensors, inputs, outputs)
+        model = traced(Observed(), tensors, inputs, outputs, inlined=has_script(network.module))
     except (torch.onnx.errors.OnnxExporterError, RuntimeError, TypeError, ValueError) as error:
         raise InputError(
             f"expected a module that torch.onnx can trace, got {type(network.module).__name__} "
@@ -90,23 +91,40 @@ def traced(
     inputs: Sequence[str],
     outputs: Sequence[str],
     opset: int = OPSET,
+    *,
+    inlined: bool = False,
 ) -> Any:
-    """The module as an ONNX model that takes any number of rows."""
+    """The module as an ONNX model that takes any number of rows.
+
+    `inlined` is for a module with TorchScript inside, which the exporter takes only once it is a trace.
+    """
     import onnx
 
     content = io.BytesIO()
     with _exporting(), evaluating(modules_of(module)):
         torch.onnx.export(
-            module,
+            _as_trace(module, arguments) if inlined else module,
             tuple(arguments),
             content,  # type: ignore[arg-type]
             dynamo=False,  # the other exporter takes seconds per graph and needs another package
+            training=_mode(module),
             opset_version=opset,
             input_names=list(inputs),
             output_names=list(outputs),
             dynamic_axes={name: {0: "rows"} for name in (*inputs, *outputs)},
         )
     return onnx.load_from_string(content.getvalue())
+
+
+def _as_trace(module: nn.Module, arguments: Sequence[Tensor]) -> Any:
+    trace: Any = torch.jit.trace
+    return trace(module, tuple(arguments), check_trace=False)
+
+
+def _mode(module: nn.Module) -> torch.onnx.TrainingMode:
+    """Programs of `torch.export` refuse to be told a mode; everything is in evaluation mode already."""
+    exported = any(isinstance(part, fx.GraphModule) and is_graph(part) for part in module.modules())
+    return torch.onnx.TrainingMode.PRESERVE if exported else torch.onnx.TrainingMode.EVAL
 
 
 @contextmanager

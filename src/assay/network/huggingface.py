@@ -1,6 +1,6 @@
 """Hugging Face sequence classifiers: text in, embeddings as the differentiable input."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from threading import get_ident
@@ -138,13 +138,13 @@ class HuggingFaceNetwork(Network):
     def _pool_of(self, name: str) -> Pool:
         return super()._pool_of(name) or ("last" if self.decoder else "first")
 
-    def _run(self, inputs: Inputs) -> Any:
+    def _run(self, inputs: Inputs, run: Callable[..., Any] | None = None) -> Any:
         if isinstance(inputs, Tensor) or not {_TOKENS, _EMBEDDINGS} <= set(inputs):
-            return super()._run(inputs)
+            return super()._run(inputs, run)
         rest = {name: tensor for name, tensor in inputs.items() if name != _EMBEDDINGS}
         layer = self.module.get_input_embeddings()  # type: ignore[operator]
         with _output_replaced(layer, inputs[_EMBEDDINGS]):
-            return super()._run(rest)
+            return super()._run(rest, run)
 
 
 @contextmanager

@@ -16,6 +16,10 @@ Form: TypeAlias = dict[str, tuple[tuple[int, ...], torch.dtype]]
 """Shape and type of one row, by the name of the input; the name is "" where inputs are one tensor."""
 
 
+HALF = (torch.float16, torch.bfloat16)
+"""Precisions in which runtimes for the CPU compute slowly or not at all."""
+
+
 def form_of(inputs: Inputs) -> Form:
     """The form of these inputs."""
     named = {"": inputs} if isinstance(inputs, Tensor) else inputs
@@ -103,6 +107,11 @@ def all_finite(inputs: Inputs) -> bool:
         for tensor in tensors
         if tensor.is_floating_point()
     )
+
+
+def in_single_precision(inputs: Inputs) -> Inputs:
+    """The inputs, those in half precision in single."""
+    return each(inputs, lambda tensor: tensor.float() if tensor.dtype in HALF else tensor)
 
 
 def shapes(inputs: Inputs) -> str:

@@ -1,37 +1,45 @@
 """Network: observe any classifier module."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy, deepcopy
 from functools import partial
-from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from assay.data.dataset_items import Columns, Transform
 from assay.engine import progress
-from assay.errors import AssayError, GradientError, InputError
-from assay.identity import COMPILED, digest, module_identity
-from assay.labels import check_labels
+from assay.errors import GradientError, InputError
+from assay.identity import digest, module_identity
+from assay.labels import IGNORED, class_numbers
 from assay.network.batches import Batches, encoded, placed
 from assay.network.buffers import RowBuffer
 from assay.network.chosen_output import Choice, chosen_output
+from assay.network.compiled import as_written, uncompiled
+from assay.network.factories import NetworkFactories
 from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
+from assay.network.gathered_rows import BatchRows, GatheredRows
 from assay.network.graph import NetworkGraph, traced_network
-from assay.network.inputs import Form, described, form_of, length, perturbable, replaced, shapes
+from assay.network.graph_modules import as_module
+from assay.network.inputs import HALF, Form, form_of, length, perturbable, replaced
+from assay.network.module_call import output_of
 from assay.network.output_reader import OutputReader
-from assay.network.taps import PENULTIMATE, evaluating, layer_outputs, modules_of, thinned
-from assay.outputs import LOGITS
+from assay.network.prediction_rows import PredictionRows, RowFunction, prediction_rows
+from assay.network.taps import PENULTIMATE, Row, evaluating, modules_of, thinned
+from assay.network.watched_layers import check_layers, listening, silence
 from assay.trace import Inputs, Trace
 
+Read = TypeVar("Read")
 ENCODED: Literal["encoded"] = "encoded"
 """Inputs kept as the network encodes them: texts as token ids, without embeddings."""
 
 
-class Network:
+class Network(NetworkFactories):
     """A classifier and the layers to watch.
 
-    `layers` are module names, or "penultimate": the input of the last Linear that runs in the forward pass.
+    `layers` are module names, or "penultimate": what goes into the layer that makes the logits, which is the
+    last Linear that runs, or a convolution with one channel per class that runs after it (`heads.py`).
     `pool` overrides how a layer's output becomes one row per input (`assay.network.feature_pooling`): for all
     layers, or a dict for some. Always runs in evaluation mode and leaves the module as it was.
 
@@ -40,6 +48,10 @@ class Network:
     says what they are: "logits", "probabilities" or "log-probabilities"; by default the first rows show it,
     and it stays so. One column is a network with two classes. `label` is for networks that answer several
     yes-or-no questions: the number of the one to watch.
+
+    `rows` says how a dense output becomes rows where an input has several predictions: "pixels" for maps of
+    logits (N, classes, H, W), or `PixelRows` with a stride; a function for boxes, or `FunctionRows`. Rows
+    whose label is `ignore_index` are left out wherever labels are read.
 
     `identity` names the model where weights do not identify it: a Guard of a module without weights cannot be
     saved unless the model has a name.
@@ -56,7 +68,10 @@ class Network:
         outputs: str | None = None,
         output: Choice = None,
         label: int | None = None,
+        rows: str | RowFunction | PredictionRows | None = None,
+        ignore_index: int = IGNORED,
     ) -> None:
+        module = as_module(module)
         if not isinstance(module, nn.Module):
             raise InputError(
                 f"expected a torch.nn.Module, got {type(module).__name__}; for a file use Network.from_onnx"
@@ -75,79 +90,11 @@ class Network:
         self.identity = identity
         self.output = output
         self.reader = OutputReader(self._name, outputs, label)
+        self.rows = prediction_rows(rows)
+        self.ignore_index = ignore_index
         self.form: Form = {}
+        self._classes: int | None = None
         self._check_layers()
-
-    @staticmethod
-    def from_huggingface(
-        model: nn.Module,
-        tokenizer: Any,
-        layers: str | Sequence[str] = PENULTIMATE,
-        max_length: int = 128,
-        *,
-        pool: Pool | Mapping[str, Pool] | None = None,
-        batch_size: int = 32,
-        outputs: str | None = None,
-        output: Choice = None,
-        label: int | None = None,
-    ) -> "Network":
-        """A sequence classifier of the transformers library, which takes texts: see `HuggingFaceNetwork`."""
-        from assay.network.huggingface import HuggingFaceNetwork
-
-        return HuggingFaceNetwork(
-            model,
-            tokenizer,
-            max_length=max_length,
-            layers=layers,
-            pool=pool,
-            batch_size=batch_size,
-            outputs=outputs,
-            output=output,
-            label=label,
-        )
-
-    @staticmethod
-    def from_onnx(
-        path: str | PathLike[str],
-        layers: str | Sequence[str] = PENULTIMATE,
-        *,
-        pool: Pool | Mapping[str, Pool] | None = None,
-        batch_size: int = 256,
-        outputs: str | None = None,
-        output: Choice = None,
-        label: int | None = None,
-        logits: str | None = None,
-    ) -> "Network":
-        """An ONNX file as a black box without gradients: see `OnnxNetwork`."""
-        from assay.network.onnx import OnnxNetwork
-
-        return OnnxNetwork(
-            path,
-            layers,
-            pool=pool,
-            batch_size=batch_size,
-            outputs=outputs,
-            output=output,
-            label=label,
-            logits=logits,
-        )
-
-    @staticmethod
-    def from_function(
-        function: Callable[..., Any],
-        identity: str | None = None,
-        *,
-        batch_size: int = 256,
-        outputs: str | None = "probabilities",
-        output: Choice = None,
-        label: int | None = None,
-    ) -> "Network":
-        """A function of arrays, such as the `predict_proba` of a forest: see `FunctionNetwork`."""
-        from assay.network.function import FunctionNetwork
-
-        return FunctionNetwork(
-            function, identity, batch_size=batch_size, outputs=outputs, output=output, label=label
-        )
 
     def watching(self, layers: Sequence[str]) -> "Network":
         """The same network that also watches these layers; itself if it already does."""
@@ -155,8 +102,8 @@ class Network:
         return self._with_layers((*self.layers, *missing)) if missing else self
 
     def __call__(self, inputs: Any) -> Tensor:
-        """The logits, differentiable with respect to the inputs."""
-        return self._forward(self.embed(self.encode(inputs)), layers=())[0]
+        """The logits, a row per prediction, differentiable with respect to the inputs."""
+        return self._batch_rows(self.embed(self.encode(inputs)), layers=()).logits
 
     def observe(
         self,
@@ -165,57 +112,72 @@ class Network:
         *,
         batch_size: int | None = None,
         allow_nonfinite: bool = False,
+        transform: Transform | None = None,
+        columns: Columns | None = None,
     ) -> Trace:
-        """What the network does on `data`: a DataLoader, a Dataset, (inputs, labels), or inputs.
+        """What the network does on `data`: a DataLoader, a Dataset, (inputs, labels), inputs, or what
+        `stream` takes.
 
         Inputs are kept in the form that can be differentiated; with "encoded" texts are kept as token ids
         without their embeddings, which take a thousand times the memory.
 
         It takes the time of the batched forward pass and the memory of the Trace and one batch. Inputs that
-        came in one piece are kept without a copy.
+        came in one piece are kept without a copy. `transform` is called on the input of every item, such as
+        a PIL image. `columns` names inputs and labels of a dataset of dicts, where they are not found.
         """
-        batches = Batches(
-            data, self.encode, batch_size or self.batch_size, allow_nonfinite, self.reader.label
-        )
-        embedded = self.embeds and keep_inputs != ENCODED
-        kept = batches.whole if keep_inputs and not embedded else None
-        gathered: dict[tuple[str, str], RowBuffer] = {}
-        with torch.no_grad():
-            for raw, labels in progress(batches, "observing", len(batches)):
-                inputs = self.embed(raw)
-                logits, features = self._forward(inputs, self.layers)
-                self.form = self.form or form_of(raw)
-                parts = {("logits", ""): logits} | {("features", name): row for name, row in features.items()}
-                if labels is not None:
-                    check_labels(labels, logits.shape[1])  # now, not after the last batch
-                    parts["labels", ""] = labels
-                if keep_inputs and kept is None:
-                    part = inputs if embedded else raw
-                    named = {"": part} if isinstance(part, Tensor) else part
-                    parts |= {("inputs", name): tensor for name, tensor in named.items()}
-                for key, tensor in parts.items():
-                    gathered.setdefault(key, RowBuffer()).add(tensor)
-        return _trace(gathered, kept)
+        batches = self.batches(data, batch_size, allow_nonfinite, transform=transform, columns=columns)
+        encoded = keep_inputs == ENCODED
+        kept = batches.whole if keep_inputs and (encoded or not self.embeds) else None
+        gathered = GatheredRows()
+        for inputs, rows in self._observed(progress(batches, "observing", len(batches)), encoded):
+            gathered.add(rows, inputs if keep_inputs and kept is None else None)
+        return gathered.trace(kept, batches.ignored)
 
-    def gradient(
-        self, inputs: Inputs, objective: Callable[[Trace], Tensor], labels: Tensor | None = None
-    ) -> Tensor:
-        """d objective / d inputs, row by row, for the perturbable tensor of the inputs.
+    def stream(
+        self, data: Any, keep_inputs: bool | Literal["encoded"] = False, **options: Any
+    ) -> Iterator[Trace]:
+        """A Trace per batch, each made when it is asked for, so that memory does not grow with the data.
+
+        `data` is any iterable of batches (a generator, a list, a WebLoader), or of items with a label each,
+        a dataset of Hugging Face as it is, or anything that `observe` takes; `options` are those of
+        `observe`. Together the Traces are what `observe` gives: `Trace.concatenate(network.stream(data))`.
+        `assay.monitors.fit_together` fits several monitors on one stream.
+        """
+        batches = self.batches(data, **options)
+        counted = 0
+        for inputs, rows in self._observed(batches, keep_inputs == ENCODED):
+            gathered = GatheredRows()
+            gathered.add(rows, inputs if keep_inputs else None)
+            yield gathered.trace(ignored=batches.ignored - counted)
+            counted = batches.ignored
+
+    def gradient(self, inputs: Inputs, objective: Callable[[Trace], Tensor], labels: Any = None) -> Tensor:
+        """d objective / d inputs, for the perturbable tensor of the inputs, input by input.
 
         `objective` takes the differentiable Trace of a batch (with its labels, where given) and returns one
         number per row, whose sum is differentiated. One forward and one backward pass per batch.
         """
         gradients = RowBuffer()
-        data = inputs if labels is None else (inputs, labels)
-        for raw, known in Batches(data, self.encode, self.batch_size, label=self.reader.label):
+        batches = self.batches(inputs if labels is None else (inputs, labels))
+        if batches.ignored:
+            raise InputError(
+                f"expected a label for every input that is to be moved, got {batches.ignored} to be ignored; "
+                "leave those inputs out"
+            )
+        for raw, known in batches:
             part = self.embed(raw)
             moving = perturbable(part).detach().requires_grad_()
             with torch.enable_grad():
-                logits, features = self._forward(replaced(part, moving), self.layers)
-                rows = {name: row.cpu() for name, row in features.items()}
-                trace = Trace(logits.cpu(), rows, known, outputs=LOGITS)
-                (gradient,) = torch.autograd.grad(objective(trace).sum(), moving)
-            gradients.add(gradient)
+                found = self._batch_rows(replaced(part, moving), self.layers)
+                found = found.labelled(known, self.rows, self.ignore_index)
+                gradient = _gradient(objective(found.on_cpu()).sum(), moving)
+            if gradient is None and len(found.logits):
+                raise GradientError(
+                    f"expected a network with gradients, got {type(self.module).__name__}, through which "
+                    "none pass, as with quantised layers and rows that are detached; use the module before "
+                    "quantisation, or a method that needs only logits and features"
+                )
+            gradients.add(torch.zeros_like(moving) if gradient is None else gradient)
         return gradients.tensor()
 
     def dropout_logits(self, inputs: Inputs, passes: int, seed: int) -> Tensor:
@@ -224,12 +186,40 @@ class Network:
         with torch.no_grad():
             for number in range(passes):
                 logits = RowBuffer()
-                for part, _ in Batches(inputs, self.encode, self.batch_size, allow_nonfinite=True):
+                for part, _ in self.batches(inputs, allow_nonfinite=True):
                     # Seeded per pass, not per batch: every batch meets the same thinned network.
                     with thinned(self.module, seed * 10_007 + number):
-                        logits.add(self._forward(self.embed(part), layers=())[0])
+                        logits.add(self._batch_rows(self.embed(part), layers=()).logits)
                 results.append(logits.tensor())
         return torch.stack(results)
+
+    def batches(
+        self, data: Any, batch_size: int | None = None, allow_nonfinite: bool = False, **options: Any
+    ) -> Batches:
+        """The data as encoded batches, without the rows that are to be ignored; `options` as in `Batches`."""
+        return Batches(
+            data,
+            self.encode,
+            batch_size or self.batch_size,
+            allow_nonfinite,
+            label=self.reader.label,
+            dense=self.rows is not None,
+            ignore_index=self.ignore_index,
+            **options,
+        )
+
+    def row_labels(self, known: Any, trace: Trace) -> Tensor:
+        """One class number per row of the Trace of these inputs, from the labels of the inputs; rows to be
+        ignored have `ignore_index`."""
+        return class_numbers(known) if self.rows is None else self.rows.labels(known, trace)
+
+    def expect_one_row_per_input(self, task: str) -> None:
+        """A clear error where an input has several predictions, which this task does not know."""
+        if self.rows is not None:
+            raise InputError(
+                f"expected a network with one prediction per input for {task}, got {self!r} with "
+                f"{self.rows!r}; use monitors, Guard and run_benchmark, which judge every prediction"
+            )
 
     def encode(self, data: Any) -> Inputs:
         """Data as tensors; subclasses override it (text to token ids)."""
@@ -241,7 +231,7 @@ class Network:
 
     @property
     def outputs(self) -> str | None:
-        """What its outputs are read as, stated or recognised; None until rows have shown it."""
+        """What the network returns, as stated or recognised; None until rows have shown it."""
         return self.reader.kind
 
     def read_as(self, outputs: str) -> None:
@@ -256,6 +246,21 @@ class Network:
     def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
         """The forward pass as an ONNX graph for inputs with the shape and type of `example`."""
         return traced_network(self, example, layers)
+
+    def in_single_precision(self) -> "Network":
+        """The same network with its weights in single precision, in a copy; itself if none are in half."""
+        module = uncompiled(self.module)
+        if not any(tensor.dtype in HALF for tensor in (*module.parameters(), *module.buffers())):
+            return self
+        single = copy(self)
+        try:
+            single.module = deepcopy(module).float()
+        except (RuntimeError, TypeError) as error:
+            raise InputError(
+                f"expected a module that can be copied to single precision, got {type(module).__name__} "
+                f"({error}); pass assay.Network(module.float())"
+            ) from error
+        return single
 
     @property
     def fingerprint(self) -> str:
@@ -276,9 +281,8 @@ class Network:
     def _settings(self) -> dict[str, Any]:
         """Settings that logits and features also depend on; what outputs are, only where it was stated."""
         stated = {"outputs": self.reader.stated, "output": self.output, "label": self.reader.label}
-        return {"pool": named_pool(self.pool)} | {
-            name: value for name, value in stated.items() if value is not None
-        }
+        known = {name: value for name, value in stated.items() if value is not None}
+        return {"pool": named_pool(self.pool)} | known | ({} if self.rows is None else self.rows.stated())
 
     def _with_layers(self, layers: tuple[str, ...]) -> "Network":
         wider = copy(self)
@@ -289,58 +293,88 @@ class Network:
     def __repr__(self) -> str:
         return f"Network({type(self.module).__name__}, layers={self.layers})"
 
+    def _observed(
+        self, batches: Iterable[tuple[Inputs, Any]], encoded: bool = False
+    ) -> Iterator[tuple[Inputs, BatchRows]]:
+        """The inputs of every batch, embedded or as they were encoded, and what the network did on them."""
+        for raw, known in batches:
+            inputs = self.embed(raw)
+            with torch.no_grad():  # not around the yield, where the caller's own code runs
+                rows = self._batch_rows(inputs, self.layers).labelled(known, self.rows, self.ignore_index)
+            self.form = self.form or form_of(raw)
+            yield raw if encoded else inputs, rows
+
+    def _batch_rows(self, inputs: Inputs, layers: Sequence[str]) -> BatchRows:
+        """What the network does on one batch, on the module's device."""
+        count = length(inputs)
+        if self.rows is None:
+            return BatchRows(*self._forward(inputs, layers), input_count=count)
+        found = self.rows.trace(*self._outputs(inputs, layers), count)
+        if found.logits.shape[1] == 1 and self.reader.stated is None:
+            raise InputError(
+                f"expected scores of at least two classes per prediction from {self._name}, got one number; "
+                'pass outputs="logits" or "probabilities" if it answers yes or no (regression is not judged)'
+            )
+        logits = self.reader.logits(found.logits, len(found))
+        return BatchRows(logits, found.features, source=found.source, input_count=count)
+
     def _forward(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
         """Logits and pooled features of one batch, on the module's device."""
-        parts = modules_of(self.module)  # for every batch: the module may change in between
+        mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+        count = length(inputs)
+
+        def read(output: Any) -> tuple[Tensor, int]:
+            scores = chosen_output(output, self.output, count, self._name)
+            logits = self.reader.logits(scores, count)
+            return logits, logits.shape[1]
+
+        return self._run_watched(inputs, layers, partial(self._row, mask), read)
+
+    def _outputs(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Any, dict[str, Tensor]]:
+        """What `rows` reads of the module, and the outputs of the layers: as they are or, if `pool` is a
+        function, as it has them."""
+        count = length(inputs)
+
+        def read(output: Any) -> tuple[Any, int]:
+            found = self._read_by_rows(output, count)
+            return found, found.shape[1] if isinstance(found, Tensor) and found.ndim > 1 else 0
+
+        return self._run_watched(inputs, layers, self._unpooled, read)
+
+    def _read_by_rows(self, output: Any, count: int) -> Any:
+        """The class scores alone, where `rows` reads no more than that."""
+        alone = self.rows is not None and self.rows.of_scores
+        return chosen_output(output, self.output, count, self._name) if alone else output
+
+    def _run_watched(
+        self, inputs: Inputs, layers: Sequence[str], row: Row, read: Callable[[Any], tuple[Read, int]]
+    ) -> tuple[Read, dict[str, Tensor]]:
+        """What `read` makes of the module's output, which also counts its classes, and what `row` makes of
+        the layers' outputs."""
+        module = uncompiled(self.module)
+        parts = modules_of(module)  # for every batch: the module may change in between
         weight = _first_weight(parts)
         inputs = placed(inputs, weight.device, weight.dtype)
-        mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-        row = partial(self._row, mask)
-        with evaluating(parts), layer_outputs(self._plain_module, layers, parts, row) as features:
-            output = self._run(inputs)
-        self._check_layers_ran(features, layers)
-        rows = length(inputs)
-        logits = self.reader.logits(chosen_output(output, self.output, rows, self._name), rows)
-        return logits, {name: features[name] for name in layers}
+        heard = listening(module, layers, parts, self._classes, row)
+        with evaluating(parts), as_written(parts), heard as taps:
+            output = self._run(inputs, taps.run)
+        found, self._classes = read(output)
+        features = taps.features(layers, self._classes)
+        if missing := [name for name in layers if name not in features]:
+            raise silence(missing[0], module, partial(self._run, inputs, module))
+        return found, features
 
-    def _run(self, inputs: Inputs) -> Any:
-        if _requires_grad(inputs) and not getattr(self.module, "differentiable", True):
-            raise GradientError(
-                f"expected a network with gradients, got the black box {type(self.module).__name__}; use a "
-                "method that needs only logits and features, or the original torch module"
-            )
-        try:
-            return self.module(inputs) if isinstance(inputs, Tensor) else self.module(**inputs)
-        except (AssayError, torch.OutOfMemoryError):
-            raise
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
-            if isinstance(inputs, Tensor) and not inputs.is_floating_point():
-                raise InputError(
-                    f"expected floating-point inputs as in training (images usually in [0, 1]), "
-                    f"got {shapes(inputs)}; convert, for example inputs.float() / 255"
-                ) from error
-            if self._ran_before(inputs):  # so the fault is not in the inputs
-                error.add_note(f"assay: in the forward pass of {type(self.module).__name__}")
-                raise
-            like = f" such as {described(self.form)}" if self.form else ""
-            reason = " ".join(str(error).split())
-            raise InputError(
-                f"expected inputs that {type(self.module).__name__} takes{like}, got "
-                f"{described(form_of(inputs))}, on which its forward pass fails ({reason}); pass inputs of "
-                "the shape it was trained on"
-            ) from error
+    def _unpooled(self, name: str, output: Tensor, _: bool) -> Tensor:
+        pool = self._pool_of(name)
+        return pool(output) if callable(pool) else output
 
-    def _ran_before(self, inputs: Inputs) -> bool:
-        """Whether inputs of this shape have gone through the module already."""
-        given = form_of(inputs)
-        return bool(self.form) and all(
-            name in given and shape == given[name][0] for name, (shape, _) in self.form.items()
-        )
+    def _run(self, inputs: Inputs, run: Callable[..., Any] | None = None) -> Any:
+        """What the module returns, or what `run` does in its place; subclasses override it."""
+        return output_of(self.module, inputs, self.form, run)
 
-    def _row(self, mask: Tensor | None, name: str, output: Tensor) -> Tensor:
+    def _row(self, mask: Tensor | None, name: str, output: Tensor, channels_first: bool) -> Tensor:
         """One row of features per input from a layer's output."""
-        layer = None if name == PENULTIMATE else self._plain_module.get_submodule(name)
-        return pooled(output, layer, self._pool_of(name), mask).float()
+        return pooled(output, self._pool_of(name), mask, channels_first).float()
 
     @property
     def _name(self) -> str:
@@ -350,29 +384,8 @@ class Network:
     def _pool_of(self, name: str) -> Pool | None:
         return self.pool.get(name) if isinstance(self.pool, Mapping) else self.pool
 
-    @property
-    def _plain_module(self) -> nn.Module:
-        """The module with its author's layer names: `torch.compile` adds a prefix to them."""
-        plain: nn.Module = getattr(self.module, COMPILED, self.module)
-        return plain
-
     def _check_layers(self) -> None:
-        known = [name for name, _ in self._plain_module.named_modules() if name]
-        if unknown := [name for name in self.layers if name != PENULTIMATE and name not in known]:
-            raise InputError(
-                f"expected layers of {type(self.module).__name__}, got {unknown}; "
-                f"choose from {[PENULTIMATE, *known]}"
-            )
-
-    def _check_layers_ran(self, features: Mapping[str, Tensor], layers: Sequence[str]) -> None:
-        for name in layers:
-            if name not in features:
-                known = [part for part, _ in self._plain_module.named_modules() if part]
-                what = "a Linear layer" if name == PENULTIMATE else f"layer {name!r}"
-                raise InputError(
-                    f"expected {what} to run in the forward pass of {type(self.module).__name__}, but none "
-                    f"did; choose layers from {known}"
-                )
+        check_layers(uncompiled(self.module), self.layers)
 
 
 def _first_weight(parts: Iterable[nn.Module]) -> Tensor:
@@ -385,20 +398,9 @@ def _first_weight(parts: Iterable[nn.Module]) -> Tensor:
     return torch.empty(0)
 
 
-def _requires_grad(inputs: Inputs) -> bool:
-    tensors = [inputs] if isinstance(inputs, Tensor) else list(inputs.values())
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-
-
-def _trace(gathered: Mapping[tuple[str, str], RowBuffer], kept: Inputs | None) -> Trace:
-    parts: dict[str, dict[str, Tensor]] = {"logits": {}, "features": {}, "labels": {}, "inputs": {}}
-    for (part, name), buffer in gathered.items():
-        parts[part][name] = buffer.tensor()
-    inputs: Inputs | None = parts["inputs"] or kept
-    return Trace(
-        parts["logits"][""],
-        parts["features"],
-        parts["labels"].get(""),
-        inputs[""] if isinstance(inputs, Mapping) and "" in inputs else inputs,
-        outputs=LOGITS,
-    )
+def _gradient(total: Tensor, moving: Tensor) -> Tensor | None:
+    """d total / d moving; None if none flows from one to the other."""
+    if not total.requires_grad:
+        return None
+    found: tuple[Tensor | None, ...] = torch.autograd.grad(total, moving, allow_unused=True)
+    return found[0]

@@ -16,7 +16,8 @@ from assay.network.graph import NetworkGraph
 from assay.network.inputs import length
 from assay.network.network import Network
 from assay.network.onnx_graph import OnnxGraph
-from assay.network.onnx_scores import SIGMOID, SOFTMAX, scores_of
+from assay.network.onnx_scores import SIGMOID, SOFTMAX, ClassScores, scores_of
+from assay.network.prediction_rows import PredictionRows, RowFunction, prediction_rows
 from assay.network.taps import PENULTIMATE
 from assay.outputs import LOGITS
 from assay.trace import Inputs
@@ -61,26 +62,35 @@ class OnnxNetwork(Network):
         output: Choice = None,
         label: int | None = None,
         logits: str | None = None,
+        rows: str | RowFunction | PredictionRows | None = None,
         **options: Any,
     ) -> None:
-        """`options` are those of `Network`: pool and batch_size."""
+        """`options` are those of `Network`: pool, batch_size and ignore_index."""
         if logits is not None:
             outputs, output = LOGITS, logits
         self.file = OnnxGraph(path)
-        scores = scores_of(self.file, output, follow=outputs != LOGITS)
-        if label is not None and scores.behind == SOFTMAX:  # of one class alone, the logit says nothing
-            scores = scores_of(self.file, output, follow=False)
+        rule = prediction_rows(rows)
+        whole = rule is not None and not rule.of_scores  # a function, which reads all outputs of the file
+        scores = ClassScores(self.file.outputs[0]) if whole else self._scores(outputs, output, label)
         self.logits = scores.tensor
         layer_names = (layers,) if isinstance(layers, str) else tuple(layers)
         self.tensors = {
             name: self.file.penultimate(self.logits) if name == PENULTIMATE else self.file.tensor(name)
             for name in layer_names
         }
-        session = OnnxSession(self.file, [self.logits, *self.tensors.values()])
-        super().__init__(session, (), outputs=outputs, output=output, label=label, **options)
+        read = self.file.outputs if whole else [self.logits]
+        session = OnnxSession(self.file, [*read, *self.tensors.values()])
+        super().__init__(session, (), outputs=outputs, output=output, label=label, rows=rule, **options)
         self.layers = layer_names
         if scores.behind:
             self.reader.takes_logits(several=scores.behind == SIGMOID)
+
+    def _scores(self, outputs: str | None, output: Choice, label: int | None) -> ClassScores:
+        """Where the class scores are: before a softmax or sigmoid, where that can be followed."""
+        found = scores_of(self.file, output, follow=outputs != LOGITS)
+        if label is not None and found.behind == SOFTMAX:  # of one class alone, the logit says nothing
+            return scores_of(self.file, output, follow=False)
+        return found
 
     def graph(self, example: Inputs, layers: Sequence[str]) -> NetworkGraph:
         """The graph in the file; its layers are pooled when the guard reads them."""
@@ -112,6 +122,8 @@ class OnnxNetwork(Network):
             outputs=self.reader.stated,
             output=self.output,
             label=self.reader.label,
+            rows=self.rows,
+            ignore_index=self.ignore_index,
         )
         wider.reader = self.reader
         return wider
@@ -125,6 +137,12 @@ class OnnxNetwork(Network):
         features = {name: self._read(name, outputs[self.tensors[name]], inputs) for name in layers}
         return logits, features
 
+    def _outputs(self, inputs: Inputs, layers: Sequence[str]) -> tuple[Any, dict[str, Tensor]]:
+        found = self._run(inputs)
+        alone = self.rows is not None and self.rows.of_scores
+        output = found[self.logits] if alone else {name: found[name] for name in self.file.outputs}
+        return output, {name: self._unpooled(name, found[self.tensors[name]], False) for name in layers}
+
     @property
     def _name(self) -> str:
         return f"{self.file.path} ({self.logits!r})"
@@ -132,7 +150,7 @@ class OnnxNetwork(Network):
     def _read(self, name: str, output: Tensor, inputs: Inputs) -> Tensor:
         """One row of features per input from a layer's output."""
         mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-        return pooled(output, None, self._pool_of(name), mask).float()
+        return pooled(output, self._pool_of(name), mask).float()
 
 
 class OnnxSession(nn.Module):
@@ -191,6 +209,8 @@ class OnnxSession(nn.Module):
                     f"{self.path}: expected {name!r} of type {dtype}, got {tensor.dtype}; "
                     "convert the inputs as in training"
                 )
+            if tensor.dtype == torch.bfloat16:  # NumPy has no such type
+                tensor = tensor.float()
             feeds[name] = tensor.detach().cpu().numpy().astype(dtype, copy=False)
         return feeds
 

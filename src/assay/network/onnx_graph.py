@@ -6,12 +6,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from assay.errors import InputError
+from assay.errors import InputError, shortened
 from assay.extras import expect_installed
 from assay.identity import digest, file_hash
+from assay.network.heads import Operation, WeightedLayer, has_width, last_layers
 from assay.network.taps import PENULTIMATE
-
-_LINEAR = ("Gemm", "MatMul")
 
 
 class OnnxGraph:
@@ -67,24 +66,33 @@ class OnnxGraph:
         if name is None:
             raise InputError(
                 f"{self.path}: expected a layer of the graph, got {layer!r}; choose "
-                f"{PENULTIMATE!r}, or a tensor from {_shortened([*self.outputs, *self.producers])}"
+                f"{PENULTIMATE!r}, or a tensor from {shortened([*self.outputs, *self.producers])}"
             )
         return name
 
     def penultimate(self, logits: str) -> str:
-        """The input of the last Gemm or MatMul with constant weights among those that the logits need.
+        """What goes into the layer that makes the logits: the last Gemm or MatMul with weights that they
+        need, quantised or not, or a Conv after it with one channel per class."""
+        operations = [Operation(node.op_type, node.input, node.output) for node in self.nodes]
+        weights = {tensor.name for tensor in self.model.graph.initializer}
+        moving = [entry.name for entry in self.model.graph.input if entry.name not in weights]
+        for layer in reversed(last_layers(operations, moving, [logits])):
+            if not layer.is_convolution or self._makes(layer, logits):
+                return layer.given
+        raise InputError(
+            f"{self.path}: expected a Gemm or MatMul with weights before {logits!r}, or a Conv with one "
+            f"channel per class, found none; choose layers from "
+            f"{shortened([*self.outputs, *self.producers])}, or watch none with layers=()"
+        )
 
-        Products of two activations, as in attention, are not layers and do not count.
-        """
-        layers = [place for place in self._needed_by(logits) if self._is_layer(self.nodes[place])]
-        if not layers:
-            raise InputError(
-                f"{self.path}: expected a Gemm or MatMul with weights before {logits!r}, found none; "
-                f"choose layers from {_shortened([*self.outputs, *self.producers])}, or watch none with "
-                "layers=()"
-            )
-        last = self.nodes[max(layers)]
-        return next(str(name) for name in last.input[:2] if name not in self._constants)
+    @cached_property
+    def _constants(self) -> set[str]:
+        """Weights, and tensors computed from weights alone (a transposed or dequantised weight)."""
+        constants = {tensor.name for tensor in self.model.graph.initializer} | {""}
+        for node in self.nodes:
+            if all(name in constants for name in node.input):
+                constants.update(node.output)
+        return constants
 
     def exposing(self, names: Iterable[str]) -> bytes:
         """The file's graph with these tensors as outputs."""
@@ -127,28 +135,14 @@ class OnnxGraph:
                 )
         return files
 
-    @cached_property
-    def _constants(self) -> set[str]:
-        """Weights, and tensors computed from weights alone (a transposed or dequantised weight)."""
-        constants = {tensor.name for tensor in self.model.graph.initializer} | {""}
-        for node in self.nodes:
-            if all(name in constants for name in node.input):
-                constants.update(node.output)
-        return constants
-
-    def _is_layer(self, node: Any) -> bool:
-        return node.op_type in _LINEAR and sum(name in self._constants for name in node.input[:2]) == 1
-
-    def _needed_by(self, name: str) -> set[int]:
-        """The places of all nodes that a tensor depends on."""
-        found: set[int] = set()
-        waiting = [name]
-        while waiting:
-            place = self.producers.get(waiting.pop())
-            if place is not None and place not in found:
-                found.add(place)
-                waiting.extend(self.nodes[place].input)
-        return found
+    def _makes(self, layer: WeightedLayer, logits: str) -> bool:
+        """Whether a convolution has one channel per class, as far as the file tells how many there are."""
+        channels = next(
+            (tensor.dims[0] for tensor in self.model.graph.initializer if tensor.name == layer.weights), None
+        )
+        shapes = {entry.name: entry.type.tensor_type.shape.dim for entry in self.model.graph.output}
+        sizes = [dim.dim_value for dim in shapes.get(logits, ())][1:2]
+        return channels is None or not any(sizes) or has_width(channels, sizes[0])
 
 
 def _load_model(path: Path) -> Any:
@@ -164,8 +158,3 @@ def _load_model(path: Path) -> Any:
         raise InputError(
             f"{path}: cannot be read as ONNX ({error}); the file is damaged, export the network again"
         ) from error
-
-
-def _shortened(names: list[str], limit: int = 20) -> list[str]:
-    unique = list(dict.fromkeys(names))
-    return unique if len(unique) <= limit else [*unique[: limit // 2], "...", *unique[-limit // 2 :]]

@@ -76,7 +76,7 @@ class OutputReader:
             raise InputError(
                 f"expected logits or probabilities of shape ({rows}, classes) from {self.owner}, got "
                 f"{tuple(values.shape)}; wrap the module so that it returns one row of class scores per "
-                "input, or choose another output with output="
+                "input, choose another output with output=, or for maps of class scores pass rows='pixels'"
             )
         if self.label is not None and self.label >= table.shape[1]:
             raise InputError(

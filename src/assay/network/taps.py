@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from assay.errors import InputError
+from assay.network.feature_pooling import channels_first
+from assay.network.heads import HeadInputs, may_make_logits
 
 PENULTIMATE = "penultimate"
 
@@ -23,47 +25,68 @@ _evaluating: dict[nn.Module, int] = {}
 """Parts that belong in training mode, and how many threads need them in evaluation mode now."""
 
 
-@contextmanager
-def layer_outputs(
-    module: nn.Module,
-    layers: Sequence[str],
-    parts: Sequence[nn.Module],
-    row: Callable[[str, Tensor], Tensor],
-) -> Iterator[dict[str, Tensor]]:
-    """A dict that a forward pass inside the context fills with what `row` makes of each layer's output.
+Row = Callable[[str, Tensor, bool], Tensor]
+"""From the name of a layer, its output, and whether channels come before positions there, to features."""
 
-    Outputs are read as soon as the layer has run: an activation that works in place may change them next.
-    "penultimate" is the input of the last Linear that runs: every Linear reports, the last one stays. A
-    layer that runs several times keeps its last output. Hooks are removed afterwards, even after an error; a
-    forward pass of another thread is ignored.
+
+class Taps:
+    """What the watched layers of a module do in one forward pass, which is a call of `run`."""
+
+    def __init__(self, module: nn.Module, row: Row) -> None:
+        self.last_inputs = HeadInputs()
+        self._module = module
+        self._row = row
+        self._features: dict[str, Tensor] = {}
+
+    def run(self, *arguments: Any, **named: Any) -> Any:
+        return self._module(*arguments, **named)
+
+    def add(self, name: str, output: Any, channels_first: bool) -> None:
+        """Read a layer's output as soon as it has run: an activation in place may change it next."""
+        tensor = first_tensor(output, name)
+        features = self._row(name, tensor, channels_first)
+        self._features[name] = features.clone() if features.data_ptr() == tensor.data_ptr() else features
+
+    def features(self, layers: Sequence[str], classes: int) -> dict[str, Tensor]:
+        """One row per input of each layer that ran, if `classes` is how many the logits have."""
+        if PENULTIMATE in layers and (last := self.last_inputs.of_logits(classes)) is not None:
+            self._features[PENULTIMATE] = self._row(PENULTIMATE, *last)
+        return {name: self._features[name] for name in layers if name in self._features}
+
+
+@contextmanager
+def hooked(
+    module: nn.Module, layers: Sequence[str], parts: Sequence[nn.Module], classes: int | None, row: Row
+) -> Iterator[Taps]:
+    """Taps that a forward pass inside the context fills, by hooks on the layers.
+
+    Every layer that may make the logits (`heads.may_make_logits`) reports for "penultimate"; the last one
+    counts. A layer that runs several times keeps its last output. Hooks are removed afterwards, even after an
+    error; a forward pass of another thread is ignored.
     """
-    outputs: dict[str, Tensor] = {}
-    listener = get_ident()
+    taps, listener = Taps(module, row), get_ident()
 
     def after(name: str) -> Any:
-        def hook(_: nn.Module, __: Any, output: Any) -> None:
+        def hook(layer: nn.Module, _: Any, output: Any) -> None:
             if get_ident() == listener:
-                tensor = first_tensor(output, name)
-                features = row(name, tensor)
-                outputs[name] = features.clone() if features.data_ptr() == tensor.data_ptr() else features
+                taps.add(name, output, channels_first(layer))
 
         return hook
 
-    def before(_: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, Any] = NO_KEYWORDS) -> None:
+    def before(layer: nn.Module, arguments: tuple[Any, ...], named: Mapping[str, Any] = NO_KEYWORDS) -> None:
         if get_ident() == listener:
-            outputs[PENULTIMATE] = first_tensor((*arguments, *named.values()), "the caller of a Linear")
+            given = first_tensor((*arguments, *named.values()), "the caller of the last layer")
+            taps.last_inputs.add(given, getattr(layer, "out_channels", None))
 
     with ExitStack() as stack:
         for name in layers:
             if name == PENULTIMATE:
                 for part in parts:
-                    if isinstance(part, nn.Linear):
+                    if may_make_logits(part, classes):
                         _remove_at_exit(stack, part.register_forward_pre_hook(before, with_kwargs=True))
             else:
                 _remove_at_exit(stack, module.get_submodule(name).register_forward_hook(after(name)))
-        yield outputs
-        if PENULTIMATE in outputs:
-            outputs[PENULTIMATE] = row(PENULTIMATE, outputs[PENULTIMATE])
+        yield taps
 
 
 def modules_of(module: nn.Module) -> list[nn.Module]:
@@ -87,7 +110,8 @@ def evaluating(parts: Sequence[nn.Module]) -> Iterator[None]:
     leaves, so that no thread runs with dropout because another one finished.
     """
     with _switching:
-        switched = [part for part in parts if part.training or part in _evaluating]
+        # What TorchScript froze has no mode.
+        switched = [part for part in parts if getattr(part, "training", False) or part in _evaluating]
         for part in switched:
             part.training = False
             _evaluating[part] = _evaluating.get(part, 0) + 1

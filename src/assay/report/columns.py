@@ -61,6 +61,7 @@ MEANINGS = {
     "r": "precision of the one bin that this threshold adds (0 to 1)",
     "rank": "place; 1 is best",
     "row": "number of the last answer in the window",
+    "rows": "how many predictions it was measured on",
     "samples": "inputs kept as examples",
     "scenario": "the fault, and how strong it is",
     "score": "MIRA score: surprise that perturbed inputs add, as a multiple of the usual surprise; 0 is none",
@@ -92,6 +93,7 @@ MEASURES = {
 ORACLES = {
     "specific": "a fault is an input that was made faulty",
     "overall": "a fault is an input that the network gets wrong",
+    "input": "of whole inputs, of which each has several predictions",
 }
 
 BESIDE = {

@@ -86,11 +86,17 @@ class Bins:
 
         `low` and `high` bound every input value: numbers, or tensors of one input's shape. `per_neuron` gives
         each neuron its own origin and last bin. `shape` of one input and `sharper` are those of
-        `neuron_bounds`. The bounds hold for the network in single precision, rounding included.
+        `neuron_bounds`. The bounds hold for the network in single precision, rounding included. Bounds that
+        are vacuous (`NeuronBounds`) are refused.
         """
         _check_width(width)
         unplaced = cls(layer=_as_tuples(layer), width=width, neurons=neurons, network=network.fingerprint)
         bounds = neuron_bounds(network, unplaced.layers, low, high, shape=shape, sharper=sharper)
+        if bounds.vacuous:
+            raise InputError(
+                f"expected bounds that tell something, but {bounds.warnings[0]}; use Bins.from_data, which "
+                "counts what falls outside in overflow bins, an earlier layer, or a narrower range of inputs"
+            )
         lows = unplaced._watched_columns([bounds[name][0] for name in unplaced.layers])
         highs = unplaced._watched_columns([bounds[name][1] for name in unplaced.layers])
         return unplaced._spanning(lows, highs, per_neuron)

@@ -1,7 +1,7 @@
 """Statistics that several packages share: intervals, bootstrap, AUROC, rank correlation and rank tests."""
 
 from assay.statistics.auroc import Auroc, auroc
-from assay.statistics.bootstrap import poisson_counts, resampled_counts, resampled_means
+from assay.statistics.bootstrap import poisson_counts, resampled_counts, resampled_means, resampled_sums
 from assay.statistics.correlation import RankCorrelation, rank_correlation
 from assay.statistics.intervals import check_level, normal_interval, percentile_interval, wilson_interval
 from assay.statistics.rank_tests import critical_difference, overall_p_value, pairwise_p_values
@@ -20,5 +20,6 @@ __all__ = [
     "rank_correlation",
     "resampled_counts",
     "resampled_means",
+    "resampled_sums",
     "wilson_interval",
 ]

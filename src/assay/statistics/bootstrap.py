@@ -43,3 +43,20 @@ def poisson_counts(counts: NDArray[Any], resamples: int, seed: int) -> NDArray[n
     """
     draws = np.random.default_rng(seed).poisson(counts, size=(resamples, len(counts)))
     return draws.astype(np.float64)
+
+
+def resampled_sums(counts: NDArray[Any], resamples: int, seed: int) -> NDArray[np.float64]:
+    """(resamples, kinds): the sums of counts (inputs, kinds) over inputs drawn with replacement.
+
+    For rows of which several come from one input: those are alike, so inputs are drawn and not rows.
+    """
+    inputs = len(counts)
+    values = counts.astype(np.float64)
+    generator = np.random.default_rng(seed)
+    block = max(1, _DRAWN_AT_A_TIME // inputs)
+    sums = []
+    for start in range(0, resamples, block):
+        size = min(block, resamples - start)
+        drawn = generator.multinomial(inputs, np.full(inputs, 1 / inputs), size=size)
+        sums.append(drawn.astype(np.float64) @ values)
+    return np.concatenate(sums)

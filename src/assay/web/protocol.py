@@ -24,7 +24,8 @@ TYPES = {
     "FP64": np.float64,
 }
 TEXT = "BYTES"
-OUTPUTS = ("prediction", "score", "alarm", "logits")
+OUTPUTS = ("prediction", "score", "alarm", "logits", "source", "input_score", "input_alarm")
+"""The last three where an input has several predictions: the input of each, and the verdict on inputs."""
 LONGEST_NAME = 200
 """Characters in an input's name and in a request's id: both come back in answers and in the log."""
 MOST_AXES = 32
@@ -56,10 +57,17 @@ def response_body(
 ) -> bytes:
     """The response to a request: prediction, score and alarm, or the outputs it asks for, each once.
 
+    Where an input has several predictions, also the input of each, and the verdict on inputs.
     The size of an answer is bounded like that of a request, before any number is written.
     """
-    asked = dict.fromkeys(output["name"] for output in request.get("outputs") or []) or OUTPUTS[:3]
-    found = {name: _output(name, answer) for name in asked}
+    known = _outputs(answer)
+    asked = dict.fromkeys(output["name"] for output in request.get("outputs") or [])
+    if missing := [name for name in asked if name not in known]:
+        raise InputError(
+            f"expected outputs of a guard whose inputs have one prediction each, got {missing}; ask for "
+            f"{list(known)}"
+        )
+    found = {name: known[name] for name in asked or known if name != "logits" or asked}
     numbers = sum(values.numel() for values, _ in found.values())
     if numbers * LONGEST_NUMBER > most_bytes:
         raise InputError(
@@ -76,14 +84,21 @@ def response_body(
     return json.dumps(response, allow_nan=False).encode()
 
 
-def _output(name: str, answer: Answer) -> tuple[Tensor, str]:
+def _outputs(answer: Answer) -> dict[str, tuple[Tensor, str]]:
+    """Everything an answer has, by the name of the output, with its datatype."""
     verdict = answer.verdict
-    return {
+    found = {
         "prediction": (verdict.predictions, "INT64"),
         "score": (verdict.scores, "FP64"),
         "alarm": (verdict.alarm, "BOOL"),
         "logits": (answer.trace.logits, "FP32"),
-    }[name]
+    }
+    if verdict.source is not None:
+        found["source"] = (verdict.source, "INT64")
+    if verdict.per_input is not None:
+        found["input_score"] = (verdict.per_input.scores, "FP64")
+        found["input_alarm"] = (verdict.per_input.alarm, "BOOL")
+    return found
 
 
 def _json_values(values: Tensor) -> list[Any]:

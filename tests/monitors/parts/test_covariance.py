@@ -72,6 +72,6 @@ def test_single_precision_is_chosen_only_where_it_keeps_six_digits(decay, mixed)
     exact = (values @ factor.T).square().sum(dim=1)
     single = (values.float() @ factor.T.float()).square().sum(dim=1).double()
     error = ((single - exact) / exact).abs().max()
-    chosen = precision(factor.T, moments)
+    chosen = precision(factor.T, moments.spread)
     assert chosen is (torch.float64 if mixed and decay < 1e-2 else torch.float32)
     assert chosen is torch.float64 or error < 5e-6

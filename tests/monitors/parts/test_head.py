@@ -148,7 +148,7 @@ def test_she_is_the_product_with_the_mean_of_what_the_class_got_right():
     monitor = SHE().fit(trace)
     assert monitor.patterns_.tolist() == [[2.0, 0.0], [0.0, 2.0], [0.0, 0.0]]
     assert monitor.score(trace).tolist() == [-2.0, -6.0, -4.0, -18.0]
-    assert "classes [2]" in monitor.remedy_
+    assert "no row of class 2 right" in monitor.remedy_
     never = Trace(torch.tensor([[0.0, 0.0, 1.0]]), {"penultimate": features[:1]})
     assert monitor.score(never).tolist() == [UNSEEN]
 

@@ -46,9 +46,10 @@ def test_moments_agree_with_the_definition(rows, size, classes, shift, seed, cut
     means, scatters, fourths = by_hand(features, labels, classes)
     # Rounding of double precision, relative to values of up to (size * spread^2)^2 * rows.
     assert np.allclose(moments.means, means, rtol=1e-12)
-    assert np.allclose(moments.class_scatter, scatters, atol=1e-9)
+    found = [moments.class_scatter(number) for number in range(classes)]
+    assert np.allclose(torch.stack(found), scatters, atol=1e-9)
     assert np.allclose(moments.scatter, scatters.sum(axis=0), atol=1e-9)
-    assert np.allclose(moments.fourth, fourths, atol=1e-7)
+    assert np.allclose(moments.class_fourth, fourths, atol=1e-7)
     centred = features.double().numpy() - features.double().numpy().mean(axis=0)
     assert np.allclose(moments.scatter + moments.between, centred.T @ centred, atol=1e-6)
 

@@ -1,6 +1,7 @@
 """The class a row is fitted under, the rows that are learned from, and the score of a class without rows."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,9 +14,26 @@ UNSEEN = float(torch.finfo(torch.float32).max)
 """The score of a prediction whose class never occurred in fit: the largest there is, and finite."""
 
 
+_SHOWN = 5
+"""Classes that a sentence names."""
+
+
 def fitting_classes(trace: Trace) -> Tensor:
     """The class each row is fitted under: its label where the Trace has labels, else its prediction."""
     return trace.predictions if trace.labels is None else trace.labels
+
+
+def places_in_class(classes: Tensor) -> Tensor:
+    """The place of each row among those of its class, from 0.
+
+    >>> places_in_class(torch.tensor([1, 0, 1, 1, 0])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    order = classes.argsort(stable=True)
+    starts = torch.bincount(classes).cumsum(0) - torch.bincount(classes)
+    places = torch.empty_like(order)
+    places[order] = torch.arange(len(order)) - starts[classes[order]]
+    return places
 
 
 def teaching(trace: Trace) -> Tensor:
@@ -41,9 +59,20 @@ def unseen_remedy(seen: Iterable[int], count: int) -> str:
     if not missing:
         return ""
     return (
-        f"no rows of classes {missing}, so that predictions of them get the largest score; "
+        f"no rows of {named(missing)}, so that predictions of these get the largest score; "
         "fit on rows of every class"
     )
+
+
+def named(classes: Sequence[Any]) -> str:
+    """Classes for a sentence: the first few, and how many more there are.
+
+    >>> named([3]), named(range(10, 20))
+    ('class 3', 'classes 10, 11, 12, 13, 14 and 5 more')
+    """
+    shown = ", ".join(map(str, classes[:_SHOWN]))
+    more = f" and {len(classes) - _SHOWN} more" if len(classes) > _SHOWN else ""
+    return f"{'class' if len(classes) == 1 else 'classes'} {shown}{more}"
 
 
 def some_class(classes: object) -> None:

@@ -24,7 +24,9 @@ def checked_estimator(estimator: str) -> str:
     return estimator
 
 
-def whitening(scatter: Tensor, rows: float, estimator: str, fourth: Tensor | None) -> tuple[Tensor, str]:
+def whitening(
+    scatter: Tensor, rows: float, estimator: str, fourth: Tensor | float | None
+) -> tuple[Tensor, str]:
     """L^-1 of the estimated covariance L L', and a sentence about the remedy, empty where none was needed.
 
     The covariance is scatter / rows (maximum likelihood, as in Lee et al. 2018), shrunk towards a multiple
@@ -59,10 +61,14 @@ def shrunk(covariance: Tensor, shrinkage: float) -> Tensor:
 
 def oas_shrinkage(covariance: Tensor, rows: float) -> float:
     """Chen et al. 2010, Eq. 23, without its terms 2/d, as scikit-learn computes it."""
-    average = float(covariance.square().mean())
-    square = float(covariance.diagonal().mean()) ** 2
-    excess = (rows + 1) * (average - square / len(covariance))
-    return 1.0 if excess <= 0 else min(1.0, (average + square) / excess)
+    average, square = covariance.square().mean(), covariance.diagonal().mean().square()
+    return float(oas_share(average, square, len(covariance), torch.tensor(rows)))
+
+
+def oas_share(average: Tensor, square: Tensor, dimensions: int, rows: Tensor) -> Tensor:
+    """The same from the mean of the squared entries and the square of the average variance."""
+    excess = (rows + 1) * (average - square / dimensions)
+    return torch.where(excess > 0, (average + square) / excess, 1.0).clamp(max=1.0)
 
 
 def ledoit_wolf_shrinkage(covariance: Tensor, rows: float, fourth: float) -> float:
@@ -88,21 +94,20 @@ def class_axes(moments: ClassMoments, inverse: Tensor) -> tuple[Tensor, Tensor, 
     return origin, inverse.T @ rotation, corner[:width].T.contiguous()
 
 
-def precision(axes: Tensor, moments: ClassMoments) -> torch.dtype:
+def precision(axes: Tensor, spread: Tensor) -> torch.dtype:
     """Single where its rounding cannot show in a squared distance, else double.
 
     Each product x_j axes_ji is rounded by eps of itself, so that a whitened row moves by about
-    eps ||diag(s) axes||, with s_j the standard deviation of feature j. A typical row has d coordinates of
-    size 1, and its squared distance d changes by a share of 2 eps / sqrt(d) times an amplification
-    ||diag(s) axes|| / sqrt(d), which is 1 for independent features of any scale. Limiting it to 16 keeps
-    scores to about 2e-6 of their value.
+    eps ||diag(s) axes||, with s_j the standard deviation (`spread`) of feature j. A typical row has d
+    coordinates of size 1, and its squared distance d changes by a share of 2 eps / sqrt(d) times an
+    amplification ||diag(s) axes|| / sqrt(d), which is 1 for independent features of any scale. Limiting it to
+    16 keeps scores to about 2e-6 of their value.
     """
-    spread = ((moments.scatter + moments.between).diagonal() / moments.rows).sqrt()
     amplification = float((spread[:, None] * axes).norm()) / len(spread) ** 0.5
     return torch.float32 if amplification <= _SINGLE else torch.float64
 
 
-def _shrinkage(covariance: Tensor, rows: float, estimator: str, fourth: Tensor | None) -> float:
+def _shrinkage(covariance: Tensor, rows: float, estimator: str, fourth: Tensor | float | None) -> float:
     if estimator == "oas":
         return oas_shrinkage(covariance, rows)
     if estimator == "ledoit_wolf":

@@ -19,6 +19,11 @@ _UNEXPLAINED = 1e-6
 """Share of the logits' variance that rounding may leave unexplained; a layer that is not the head's input
 leaves percents."""
 
+_PRECISIONS = ((torch.bfloat16, 2.0**-8), (torch.float16, 2.0**-11), (torch.float32, 0.0))
+"""Types that logits may have been rounded to, and the largest relative error of that. Errors of one rounding
+add up to 0.18 of its square times the sum of squares; all of it is allowed, for kernels that round several
+times. Of single precision, `_UNEXPLAINED` is far above what it leaves."""
+
 _FIRST_LOOK = 1024
 """Rows (or two per feature, if that is more) after which the layer may be known."""
 
@@ -56,11 +61,14 @@ class HeadFit:
         self._moments = ClassMoments(1, size + classes)
         self._solution: Head | None = None
         self._next_look = max(_FIRST_LOOK, 2 * size)
+        self._precision = 0  # among _PRECISIONS, the coarsest that can write all logits
 
     def add(self, features: Tensor, logits: Tensor) -> None:
         if self._solution is not None and self._solution.explains(features, logits):
             return
         both = torch.cat([features, logits], dim=1)
+        while not _written_in(_PRECISIONS[self._precision][0], logits):
+            self._precision += 1
         self._moments.add(both, torch.zeros(len(both), dtype=torch.long))
         if self._moments.rows >= self._next_look:
             self._solution = self._solved()
@@ -83,15 +91,22 @@ class HeadFit:
         weight, rank = _least_squares(inner, cross)
         total = float(outer.diagonal().sum())
         left = total - 2 * float((weight * cross.T).sum()) + float(((weight @ inner) * weight).sum())
-        if left > _UNEXPLAINED * total:
+        squares = total + self._moments.rows * float(mean[size:].square().sum())
+        allowed = max(_UNEXPLAINED * total, _PRECISIONS[self._precision][1] ** 2 * squares)
+        if left > allowed:
             raise InputError(
                 f"expected layer {self._layer!r} to determine the logits linearly, as the input of the last "
                 f"Linear does, got a share of {left / total:.2g} of their variance unexplained; use "
                 "layer='penultimate' of a network that ends in a Linear, without a softmax after it"
             )
         bias = mean[size:] - weight @ mean[:size]
-        rounding = math.sqrt(_UNEXPLAINED * total / len(outer) / self._moments.rows)
+        rounding = math.sqrt(allowed / len(outer) / self._moments.rows)
         return Head(weight, bias, rank, self._moments.rows, rounding)
+
+
+def _written_in(dtype: torch.dtype, logits: Tensor) -> bool:
+    """Whether this type can write all of them; any are written in single precision."""
+    return dtype == torch.float32 or bool((logits.to(dtype) == logits).all())
 
 
 def _least_squares(inner: Tensor, cross: Tensor) -> tuple[Tensor, int]:

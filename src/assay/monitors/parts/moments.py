@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from assay.monitors.parts.class_rows import fitting_classes
+from assay.monitors.parts.fourth_moments import FourthMoments
 from assay.monitors.parts.row_blocks import in_blocks
 from assay.trace import Trace
 
@@ -15,6 +16,9 @@ _PANEL = 128
 
 _FIRST_LOOK = 2048
 """Rows (or four per feature, if that is more) after which the precision that sums need is known."""
+
+_EXACT = 2**26
+"""Numbers of all covariances of classes up to which fourth moments are summed exactly, by way of these."""
 
 _SINGLE = 16.0
 """Largest amplification (see `amplification`) at which rows are summed in single precision."""
@@ -25,16 +29,21 @@ class ClassMoments:
 
     Rows are taken relative to an anchor near their class mean (the class's mean in the first block that has
     it), so that nothing cancels however far the classes lie from the origin and from each other. Time is
-    that of one N x d x d product; memory is d^2 numbers, with `each_class` C d^2.
+    that of one N x d x d product; memory is d^2 numbers, with `each_class` C d^2. `fourth` also sums fourth
+    powers, in bounded memory (`FourthMoments`).
 
     Sums are in double precision. Products within a block are in single, at half the price, while the rows
     so far show that its rounding cannot matter; this is looked at again whenever there are eight times as
     many. What was added before stays harmless, because scatter only grows.
     """
 
-    def __init__(self, classes: int, dimensions: int, each_class: bool = False) -> None:
+    def __init__(
+        self, classes: int, dimensions: int, *, each_class: bool = False, fourth: bool = False
+    ) -> None:
         self.counts = _zeros(classes)
+        each_class = each_class or (fourth and classes * dimensions**2 <= _EXACT)
         self.each_class = each_class
+        self._running = FourthMoments(classes, dimensions) if fourth and not each_class else None
         self._anchors = _zeros(classes, dimensions)
         self._sums = _zeros(classes, dimensions)
         self._products = _zeros(classes if each_class else 1, dimensions, dimensions)  # upper triangles
@@ -45,13 +54,15 @@ class ClassMoments:
         self._room = _zeros(2, 0, dimensions)
 
     @classmethod
-    def of(cls, traces: Iterator[Trace], layer: str, each_class: bool = False) -> "ClassMoments":
+    def of(
+        cls, traces: Iterator[Trace], layer: str, *, each_class: bool = False, fourth: bool = False
+    ) -> "ClassMoments":
         """Of the features of one layer, by class (see `fitting_classes`)."""
         parts = ((trace.layer(layer), fitting_classes(trace), trace.logits) for trace in traces)
         moments: ClassMoments | None = None
         for features, classes, logits in in_blocks(parts):
             if moments is None:
-                moments = cls(logits.shape[1], features.shape[1], each_class)
+                moments = cls(logits.shape[1], features.shape[1], each_class=each_class, fourth=fourth)
             moments.add(features, classes)
         assert moments is not None  # a stream without rows is refused by Monitor.fit
         return moments
@@ -62,6 +73,8 @@ class ClassMoments:
         rows = self._centred(features, classes)
         self.counts += counts
         self._sums += torch.zeros_like(self._sums, dtype=rows.dtype).index_add_(0, classes, rows)
+        if self._running is not None:
+            self._running.add(features, classes)
         if self.each_class:
             self._add_each(rows, classes)
         else:
@@ -93,11 +106,10 @@ class ClassMoments:
         moved = self._offsets
         return _whole(self._products.sum(dim=0)) - moved.T @ (moved * self.counts[:, None])
 
-    @property
-    def class_scatter(self) -> Tensor:
-        """(C, d, d): the same sum for each class; only with `each_class`."""
-        moved = self._offsets
-        return _whole(self._products) - self.counts[:, None, None] * moved[:, :, None] * moved[:, None, :]
+    def class_scatter(self, number: int) -> Tensor:
+        """(d, d): the same sum for one class; only with `each_class`."""
+        moved = self._sums[number] / self.counts[number].clamp(min=1)
+        return _whole(self._products[number]) - self.counts[number] * torch.outer(moved, moved)
 
     @property
     def between(self) -> Tensor:
@@ -106,8 +118,18 @@ class ClassMoments:
         return away.T @ away
 
     @property
-    def fourth(self) -> Tensor:
-        """(C,): the sum of ||x - mean of its class||^4; only with `each_class`.
+    def spread(self) -> Tensor:
+        """(d,): the standard deviation of every feature over all rows."""
+        return ((self.scatter + self.between).diagonal() / self.rows).sqrt()
+
+    @property
+    def total_fourth(self) -> float:
+        """The sum of ||x - mean of its class||^4 over all rows; with `fourth` or `each_class`."""
+        return float(self.class_fourth.sum()) if self._running is None else self._running.total()
+
+    @property
+    def class_fourth(self) -> Tensor:
+        """(C,): the same sum for each class; only with `each_class`.
 
         The Ledoit-Wolf estimate needs it about the final mean. With y = x - anchor and m the mean of y,
         ||y - m||^4 expands into sums that are known without a second pass:
@@ -119,10 +141,15 @@ class ClassMoments:
         return (
             self._fourths
             - 4 * (moved * self._cubes).sum(dim=1)
-            + 4 * torch.einsum("ci,cij,cj->c", moved, _whole(self._products), moved)
+            + 4 * self._along(moved)
             + 2 * length * squares
             - 3 * counts * length.square()  # the last two terms, as the y of a class sum to counts * m
         )
+
+    def _along(self, moved: Tensor) -> Tensor:
+        """m'yy'm, summed over each class, without a second copy of the products."""
+        terms = [row @ _whole(products) @ row for row, products in zip(moved, self._products, strict=True)]
+        return torch.stack(terms)
 
     @property
     def _offsets(self) -> Tensor:

@@ -7,23 +7,23 @@ box taken. This costs as much as a batch of as many inputs as one input has valu
 convolution, batch normalisation, average pooling, ReLU, flattening and addition have rules here.
 """
 
-import operator
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from assay.reshaping.bounds.operations import AVERAGING, UNIT, Interval
+from assay.reshaping.bounds.enclosure import Enclosure, Rule
+from assay.reshaping.bounds.interval import UNIT, Interval, in_double, rounding_of
+from assay.reshaping.bounds.operations import dropped, same
+from assay.reshaping.bounds.products import Apply
 
-Affine = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
-
-@dataclass(frozen=True, eq=False)
-class LinearBounds:
+class LinearBounds(Enclosure):
     """Per value a lower and an upper function: slopes (inputs, *shape) and offsets (1, *shape) over a box."""
+
+    remedy = "leave sharper=False for this network"
 
     low_slope: Tensor
     low_offset: Tensor
@@ -31,12 +31,22 @@ class LinearBounds:
     high_offset: Tensor
     box: Interval
 
+    @staticmethod
+    def __new__(
+        cls, low_slope: Tensor, low_offset: Tensor, high_slope: Tensor, high_offset: Tensor, box: Interval
+    ) -> Self:
+        bounds = Enclosure.__new__(cls, low_offset.shape)
+        bounds.low_slope, bounds.low_offset = low_slope, low_offset
+        bounds.high_slope, bounds.high_offset = high_slope, high_offset
+        bounds.box = box
+        return bounds
+
     @classmethod
     def over(cls, box: Interval) -> "LinearBounds":
         """The input itself."""
         count = box.low.numel()
         slope = torch.eye(count, dtype=torch.float64).reshape(count, *box.low.shape[1:])
-        return cls(slope, torch.zeros_like(box.low), slope, torch.zeros_like(box.low), box)
+        return cls(slope, torch.zeros_like(box.low), slope.clone(), torch.zeros_like(box.low), box)
 
     @property
     def interval(self) -> Interval:
@@ -53,10 +63,11 @@ class LinearBounds:
             reached(self.high_slope, self.high_offset, high, low),
         )
 
-    @property
-    def low(self) -> Tensor:
-        """For questions about the shape."""
-        return self.low_offset
+    def become(self, other: "LinearBounds") -> None:
+        self.low_slope.copy_(other.low_slope)
+        self.low_offset.copy_(other.low_offset)
+        self.high_slope.copy_(other.high_slope)
+        self.high_offset.copy_(other.high_offset)
 
     def scaled(self, low: Tensor, high: Tensor, high_offset: Tensor) -> "LinearBounds":
         return LinearBounds(
@@ -66,6 +77,10 @@ class LinearBounds:
             self.high_offset * high + high_offset,
             self.box,
         )
+
+    def lowered(self, by: Tensor) -> "LinearBounds":
+        """With a lower function further down."""
+        return LinearBounds(self.low_slope, self.low_offset - by, self.high_slope, self.high_offset, self.box)
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "LinearBounds":
         return LinearBounds(
@@ -77,13 +92,11 @@ class LinearBounds:
         )
 
 
-def affine(value: LinearBounds, weight: Tensor, bias: Tensor | None, apply: Affine) -> LinearBounds:
-    weight = weight.detach().double()
+def affine(value: LinearBounds, weight: Tensor, bias: Tensor | None, apply: Apply) -> LinearBounds:
+    weight, offset = in_double(weight), in_double(bias)
     positive, negative = weight.clamp(min=0), weight.clamp(max=0)
-    offset = None if bias is None else bias.detach().double()
-    terms = weight[0].numel() + 2
     sizes = apply(value.interval.magnitude, weight.abs(), None if offset is None else offset.abs())
-    error = sizes * (terms * UNIT / (1 - terms * UNIT))
+    error = sizes * rounding_of(weight[0].numel() + 2)
     return LinearBounds(
         apply(value.low_slope, positive, None) + apply(value.high_slope, negative, None),
         apply(value.low_offset, positive, offset) + apply(value.high_offset, negative, None) - error,
@@ -93,7 +106,14 @@ def affine(value: LinearBounds, weight: Tensor, bias: Tensor | None, apply: Affi
     )
 
 
-def rectified(value: LinearBounds, *_: Any, **__: Any) -> LinearBounds:
+def convolution(function: Callable[..., Tensor]) -> Rule:
+    def rule(value: LinearBounds, weight: Tensor, bias: Tensor | None = None, *rest: Any) -> LinearBounds:
+        return affine(value, weight, bias, lambda *parts: function(*parts, *rest))
+
+    return rule
+
+
+def rectified(value: LinearBounds) -> LinearBounds:
     """ReLU: exact where the sign is known; else below max(0, x) by 0 or x, above by the chord."""
     ends = value.interval
     low, high = ends.low, ends.high
@@ -103,8 +123,8 @@ def rectified(value: LinearBounds, *_: Any, **__: Any) -> LinearBounds:
     return value.scaled(below, chord, torch.where(undecided, -chord * low, torch.zeros_like(low)))
 
 
-def added(left: Any, right: Any) -> LinearBounds:
-    if not (isinstance(left, LinearBounds) and isinstance(right, LinearBounds)):
+def added(left: Any, right: Any, *, alpha: float = 1) -> LinearBounds:
+    if not (isinstance(left, LinearBounds) and isinstance(right, LinearBounds)) or alpha != 1:
         raise NotImplementedError
     return LinearBounds(
         left.low_slope + right.low_slope,
@@ -115,53 +135,44 @@ def added(left: Any, right: Any) -> LinearBounds:
     )
 
 
-def reshaped(function: Callable[..., Tensor]) -> Callable[..., LinearBounds]:
+def reshaped(function: Callable[..., Tensor]) -> Rule:
     """What an operation does to the shape of one input, done to every slope."""
 
-    def rule(value: LinearBounds, /, *arguments: Any, **options: Any) -> LinearBounds:
+    def rule(value: LinearBounds, *arguments: Any, **options: Any) -> LinearBounds:
         shape = function(value.low_offset, *arguments, **options).shape[1:]
         return value.each(lambda part: part.reshape(len(part), *shape))
 
     return rule
 
 
-def averaged(function: Callable[..., Tensor]) -> Callable[..., LinearBounds]:
-    return lambda value, *arguments, **options: value.each(lambda part: function(part, *arguments, **options))
+def averaged(function: Callable[..., Tensor]) -> Rule:
+    """Means, which round with the number of terms, at most the size of the map."""
+
+    def rule(value: LinearBounds, *arguments: Any, **options: Any) -> LinearBounds:
+        means = value.each(lambda part: function(part, *arguments, **options))
+        sizes = value.interval.magnitude
+        error = UNIT * (sizes[0].numel() + 16) * function(sizes, *arguments, **options)
+        still = torch.ones_like(error)
+        return means.scaled(still, still, error).lowered(error)
+
+    return rule
 
 
-def _same(value: Any, *_: Any, **__: Any) -> Any:
-    return value
-
-
-def module_rule(layer: nn.Module) -> Callable[[Any], LinearBounds] | None:
-    """The rule of a layer; None if there is none."""
-    if isinstance(layer, nn.Linear):
-        return lambda value: affine(value, layer.weight, layer.bias, F.linear)
-    if isinstance(layer, nn.Conv1d | nn.Conv2d) and layer.padding_mode == "zeros":
-        apply: Any = F.conv1d if isinstance(layer, nn.Conv1d) else F.conv2d
-        rest = (layer.stride, layer.padding, layer.dilation, layer.groups)
-        return lambda value: affine(value, layer.weight, layer.bias, lambda x, w, b: apply(x, w, b, *rest))
-    if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) and layer.track_running_stats:
-        return lambda value: _normalised(value, layer)
-    if isinstance(layer, nn.ReLU):
-        return rectified
-    if isinstance(layer, nn.Flatten | nn.Unflatten):
-        return reshaped(layer)
-    if isinstance(layer, nn.AvgPool1d | nn.AvgPool2d | nn.AdaptiveAvgPool1d | nn.AdaptiveAvgPool2d):
-        return averaged(layer)
-    return _same if isinstance(layer, nn.Identity | nn.Dropout | nn.Dropout1d | nn.Dropout2d) else None
-
-
-def _normalised(value: LinearBounds, layer: Any) -> LinearBounds:
+def normalised(
+    value: LinearBounds, running_mean: Any, running_var: Any, weight: Any = None, bias: Any = None,
+    training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+) -> LinearBounds:  # fmt: skip
     """Batch normalisation in evaluation mode: a diagonal affine layer."""
-    shape = (1, -1) + (1,) * (value.low_offset.ndim - 2)
-    deviation = torch.sqrt(layer.running_var.double() + layer.eps)
-    weight = torch.ones_like(deviation) if layer.weight is None else layer.weight.detach().double()
-    bias = torch.zeros_like(deviation) if layer.bias is None else layer.bias.detach().double()
-    factor = (weight / deviation).reshape(shape)
-    offset = bias.reshape(shape) - layer.running_mean.double().reshape(shape) * factor
+    if training or running_mean is None:
+        raise NotImplementedError
+    shape = (1, -1) + (1,) * (value.dim() - 2)
+    deviation = torch.sqrt(in_double(running_var) + eps)
+    scale = torch.ones_like(deviation) if weight is None else in_double(weight)
+    shift = (torch.zeros_like(deviation) if bias is None else in_double(bias)).reshape(shape)
+    factor = (scale / deviation).reshape(shape)
+    offset = shift - in_double(running_mean).reshape(shape) * factor
     up, down = factor.clamp(min=0), factor.clamp(max=0)
-    error = 8 * UNIT * (value.interval.magnitude * factor.abs() + offset.abs() + bias.reshape(shape).abs())
+    error = 8 * UNIT * (value.interval.magnitude * factor.abs() + offset.abs() + shift.abs())
     return LinearBounds(
         value.low_slope * up + value.high_slope * down,
         value.low_offset * up + value.high_offset * down + offset - error,
@@ -171,14 +182,13 @@ def _normalised(value: LinearBounds, layer: Any) -> LinearBounds:
     )
 
 
-FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    F.relu: rectified, torch.relu: rectified,
-    operator.add: added, operator.iadd: added, torch.add: added,
-    F.dropout: _same, F.dropout2d: _same,
-    **{function: reshaped(function) for function in (torch.flatten, torch.reshape, torch.squeeze)},
-    **{function: averaged(function) for function in AVERAGING},
-}  # fmt: skip
-METHODS: dict[str, Callable[..., Any]] = {
-    **{name: reshaped(getattr(Tensor, name)) for name in ("view", "reshape", "flatten", "squeeze")},
-    "relu": rectified, "add": added, "add_": added, "mean": averaged(Tensor.mean),
+LinearBounds.rules = {
+    "linear": lambda value, weight, bias=None: affine(value, weight, bias, F.linear),
+    "conv1d": convolution(F.conv1d), "conv2d": convolution(F.conv2d), F.batch_norm: normalised,
+    "relu": rectified, "add": added, "dropout": dropped, "dropout2d": dropped, "detach": same,
+    "clone": lambda value: value.each(torch.clone),
+    **{name: reshaped(getattr(Tensor, name)) for name in ("reshape", "flatten", "squeeze", "unflatten")},
+    "view": reshaped(Tensor.reshape), "mean": averaged(torch.mean),
+    **{name: averaged(getattr(F, name)) for kind in ("avg_pool", "adaptive_avg_pool")
+       for name in (f"{kind}1d", f"{kind}2d")},
 }  # fmt: skip

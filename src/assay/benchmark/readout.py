@@ -1,0 +1,172 @@
+"""Readout: what one guard said about every prediction of a scenario, beside what is true."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from assay.benchmark.measures import Sources
+from assay.benchmark.oracle import Flags, overall_outcome, specific_outcome
+from assay.benchmark.scenario import NO_LABEL, Labels, Scenario
+from assay.guard import Guard, InputVerdict, Verdict
+from assay.network import Network, rows
+from assay.network.inputs import batches
+from assay.outputs import LOGITS
+from assay.table import tabled
+from assay.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """A row per prediction, and how long it took.
+
+    Where inputs have several rows, `sources` say which each is of, and `per_input` is the verdict on whole
+    inputs; rows without a label are left out.
+    """
+
+    predictions: NDArray[np.int64]
+    confidences: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    alarm: NDArray[np.bool_]
+    model_seconds: NDArray[np.float64]
+    monitor_seconds: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    sources: Sources | None = None
+    per_input: InputVerdict | None = None
+
+    def flags(self, scenario: Scenario) -> tuple[Flags, Flags, Flags]:
+        """is_fault, is_novelty, correct: with `alarm`, what the oracle needs."""
+        faulty = scenario.is_fault.numpy()
+        return (
+            faulty if self.sources is None else faulty[self.sources],
+            np.full(len(self.labels), scenario.is_novelty),
+            self.predictions == self.labels,
+        )
+
+    @tabled
+    def to_frame(self, scenario: Scenario) -> pd.DataFrame:
+        """A row per prediction in stream order; outcomes by the names of `Outcome`, right is a true one."""
+        flags = self.flags(scenario)
+        specific, overall = (oracle(*flags, self.alarm) for oracle in (specific_outcome, overall_outcome))
+        columns: dict[str, Any] = {} if self.sources is None else {"source": self.sources}
+        columns |= {
+            "label": self.labels,
+            "is_fault": flags[0],
+            "prediction": self.predictions,
+            "confidence": self.confidences,
+            "score": self.scores,
+            "alarm": self.alarm,
+            "specific_outcome": specific,
+            "specific_right": specific % 2 == 0,
+            "overall_outcome": overall,
+            "overall_right": overall % 2 == 0,
+            "model_seconds": self.model_seconds,
+            "monitor_seconds": self.monitor_seconds,
+        }
+        return pd.DataFrame(columns)
+
+
+def readouts(
+    guards: Mapping[str, Guard], scenario: Scenario, batch_size: int | None
+) -> Iterator[tuple[str, Readout]]:
+    """Every guard's readout; guards with the same network and the same need of inputs share a Trace."""
+    groups: dict[tuple[int, bool], dict[str, Guard]] = {}
+    for name, guard in guards.items():
+        groups.setdefault((id(guard.network), guard.monitor.needs.inputs), {})[name] = guard
+    for group in groups.values():
+        parts: dict[str, list[_Part]] = {name: [] for name in group}
+        first = next(iter(group.values()))
+        size = batch_size or first.network.batch_size
+        for batch, known in zip(batches(scenario.inputs, size), batches(scenario.labels, size), strict=True):
+            start = perf_counter()
+            trace = first.observe(batch)
+            observed = (perf_counter() - start) / trace.input_count
+            truth = _Truth.of(first.network, known, trace)
+            for name, guard in group.items():
+                start = perf_counter()
+                verdict = guard.judge(trace)
+                judged = (perf_counter() - start) / trace.input_count
+                parts[name].append(_Part(verdict, truth, observed, judged))
+        for name, pieces in parts.items():
+            yield name, _joined(pieces)
+
+
+@dataclass(frozen=True, eq=False)
+class _Truth:
+    """Of the rows of a batch that have a label: which they are, their label and their confidence."""
+
+    kept: Tensor
+    labels: Tensor
+    confidences: Tensor
+    inputs: int
+
+    @classmethod
+    def of(cls, network: Network, known: Labels, trace: Trace) -> "_Truth":
+        labels = _row_labels(network, known, trace)
+        kept = labels != network.ignore_index
+        return cls(kept, labels[kept], trace.probabilities.amax(dim=1)[kept], trace.input_count)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The verdict on one batch, what is true of it, and the seconds per input of network and monitor."""
+
+    verdict: Verdict
+    truth: _Truth
+    observed: float
+    judged: float
+
+
+def _row_labels(network: Network, known: Labels, trace: Trace) -> Tensor:
+    """The label of every row; NO_LABEL in rows of a novelty."""
+    if isinstance(known, Tensor) or trace.source is None:
+        return network.row_labels(known, trace)
+    has_label = torch.tensor([one is not None for one in known])
+    own = trace.of_inputs(has_label)
+    part = trace[own]
+    assert part.source is not None
+    places = has_label.cumsum(0) - 1  # inputs with a label, counted among themselves
+    counted = replace(
+        part, inputs=None, source=places[part.source], input_count=int(has_label.sum()), outputs=LOGITS
+    )
+    labels = torch.full((len(trace),), NO_LABEL)
+    labels[own] = network.row_labels(rows(known, has_label), counted)
+    return labels
+
+
+def _joined(parts: list[_Part]) -> Readout:
+    def column(values: Iterator[Tensor]) -> NDArray[Any]:
+        found: NDArray[Any] = torch.cat(list(values)).numpy()
+        return found
+
+    def of_rows(name: str) -> NDArray[Any]:
+        return column(getattr(part.verdict, name)[part.truth.kept] for part in parts)
+
+    counts = [len(part.truth.labels) for part in parts]
+    starts = np.cumsum([0, *(part.truth.inputs for part in parts)])
+    several = parts[0].verdict.source is not None
+    return Readout(
+        of_rows("predictions"),
+        column(part.truth.confidences for part in parts),
+        of_rows("scores"),
+        of_rows("alarm"),
+        np.repeat([part.observed for part in parts], counts),
+        np.repeat([part.judged for part in parts], counts),
+        column(part.truth.labels for part in parts),
+        of_rows("source") + np.repeat(starts[:-1], counts) if several else None,
+        _joined_inputs([part.verdict.per_input for part in parts]),
+    )
+
+
+def _joined_inputs(verdicts: list[InputVerdict | None]) -> InputVerdict | None:
+    known = [verdict for verdict in verdicts if verdict is not None]
+    if not known:
+        return None
+    names = ("rows", "alarms", "scores", "alarm")
+    return InputVerdict(*(torch.cat([getattr(verdict, name) for verdict in known]) for name in names))
