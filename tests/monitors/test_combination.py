@@ -76,6 +76,8 @@ def test_member_p_values_equal_the_definition():
     np.testing.assert_allclose(mean, -np.log(2 * p.mean(axis=0)))
     harmonic = fitted(Standardised, members, combine="harmonic").score(asked)
     np.testing.assert_allclose(harmonic, -np.log(2 * hmean(p, axis=0)))
+    weighted = fitted(Standardised, members, combine="harmonic", weights=(3, 1)).score(asked)
+    np.testing.assert_allclose(weighted, -np.log(2 * 1.5 / (0.75 / p[0] + 0.25 / p[1])))
     capped = np.minimum(p, 99 / 100)
     cauchy = fitted(Standardised, members, combine="cauchy").score(asked)
     expected = -cauchy_distribution.logsf((1 / np.tan(np.pi * capped)).mean(axis=0))
@@ -134,18 +136,19 @@ def dependent(kind, rows, generator):
 
 
 @pytest.mark.parametrize("kind", ["independent", "same", "opposite"])
-@pytest.mark.parametrize("combine", ["fisher", "brown", "cauchy", "harmonic", "mean"])
+@pytest.mark.parametrize("combine", ["fisher", "brown", "cauchy", "harmonic", "weighted", "mean"])
 def test_combined_p_values_of_uniform_ones(kind, combine):
+    options = {"combine": "harmonic", "weights": (3, 1, 1)} if combine == "weighted" else {"combine": combine}
     generator = np.random.default_rng(0)
     evidence = torch.from_numpy(-np.log(dependent(kind, 40_000, generator)))
-    combination = Standardised([Feature(0), Feature(1), Feature(2)], combine=combine)
+    combination = Standardised([Feature(0), Feature(1), Feature(2)], **options)
     combination.reference_ = [torch.zeros(10**6)] * 3
     combination._weigh(torch.from_numpy(-np.log(dependent(kind, 40_000, generator))))
     p = torch.exp(-combination.combined(evidence)).numpy()
     # Standard errors of a share of 40,000: 0.0011 at 0.05, 0.0005 at 0.01.
     for level, allowed in ((0.05, 0.004), (0.01, 0.002)):
         share = (p <= level).mean()
-        if combine in ("harmonic", "mean") or kind == "independent":
+        if combine in ("harmonic", "weighted", "mean") or kind == "independent":
             assert share < level + allowed
         if kind == "independent" and combine in ("fisher", "brown", "cauchy"):
             assert share > level - allowed  # exact, not only valid
@@ -214,6 +217,13 @@ def test_members_have_names():
         "features",
         "output",
     )
+    for options in (
+        {"weights": (1, 2)},
+        {"weights": (1,), "combine": "harmonic"},
+        {"weights": (1, -1), "combine": "harmonic"},
+    ):
+        with pytest.raises(InputError, match="positive weight for each of 2 members"):
+            Standardised([Feature(0), MaxSoftmax()], **options)
     for wrong in (("one",), ("same", "same")):
         with pytest.raises(InputError, match="name of its own"):
             AnyOf([Feature(0), MaxSoftmax()], names=wrong)

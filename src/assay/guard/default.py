@@ -64,7 +64,7 @@ def default_guard(
 
     Members: "input" (InputStatistics), "neighbours" (KNN; "residual", ViM, from 768 features), "classes"
     (RelativeMahalanobis) and "output" (Entropy), as far as the network has features. A harmonic mean combines
-    their p-values. `verdict.reasons` says which of them raised an alarm.
+    their p-values, half of its weight on the input's. `verdict.reasons` says which raised an alarm.
     """
     watched = network.observe(data, keep_inputs=ENCODED)
     if len(watched) < FEWEST:
@@ -96,8 +96,15 @@ def default_monitor(network: Network, trace: Trace, *, seed: int = 0, prefit: bo
             members[NEIGHBOURS] = KNN(layer=layer, k=10, limit=_rows_within(NUMBERS, width), seed=seed)
         members[CLASSES] = RelativeMahalanobis(layer=layer, estimator="oas")
     members[OUTPUT] = Entropy()
+    # Half of the weight is the input's, half that of what the network makes of it.
+    weights = [len(members) - 1 if name == INPUT else 1 for name in members]
     return Standardised(
-        list(members.values()), names=list(members), combine=COMBINE, prefit=prefit, seed=seed
+        list(members.values()),
+        names=list(members),
+        combine=COMBINE,
+        weights=weights,
+        prefit=prefit,
+        seed=seed,
     )
 
 

@@ -212,7 +212,8 @@ class Standardised(_Combination):
     - "cauchy": the mean of cot(pi p_m), which is Cauchy distributed for independent members, and nearly so in
       the tail for others (Liu and Xie 2020). The largest p-value counts as n / (n + 1), not 1.
     - "harmonic": the harmonic mean of the p_m (Wilson 2019), times the factor that makes it a p-value under
-      any dependence (Vovk and Wang 2020, Proposition 9).
+      any dependence (Vovk and Wang 2020, Proposition 9). With `weights`, w_m once they add up to 1, it is
+      1 / sum_m (w_m / p_m), at least the plain one over M max_m w_m: the factor grows by that much.
     - "mean": p = 2 mean_m p_m, a p-value under any dependence (Vovk and Wang 2020).
     """
 
@@ -231,6 +232,7 @@ class Standardised(_Combination):
         members: Sequence[Monitor] | Monitor,
         *,
         combine: str = "fisher",
+        weights: Sequence[float] = (),
         names: Sequence[str] = (),
         tail: bool = True,
         limit: int | None = 1000,
@@ -250,13 +252,14 @@ class Standardised(_Combination):
             seed=seed,
         )
         self.combine = combine
+        self.weights = _checked_weights(weights, combine, len(self.members))
 
     def combined(self, evidence: Tensor) -> Tensor:
         return {
             "fisher": _fisher,
             "brown": self._brown,
             "cauchy": self._cauchy,
-            "harmonic": _harmonic,
+            "harmonic": self._harmonic,
             "mean": _mean,
         }[self.combine](evidence)
 
@@ -270,6 +273,14 @@ class Standardised(_Combination):
         count = len(evidence)
         variance = max(self.variance_, 0.1 * count)  # members that nearly cancel out
         return -log_upper_gamma(count**2 / variance, evidence.sum(dim=0) * count / variance)
+
+    def _harmonic(self, evidence: Tensor) -> Tensor:
+        count = len(evidence)
+        weights = self.weights or [1.0] * count
+        shares = [weight / sum(weights) for weight in weights]
+        factor = _harmonic_factor(count) * count * max(shares)
+        logarithms = torch.tensor([math.log(share) for share in shares], dtype=torch.float64)
+        return (evidence + logarithms[:, None]).logsumexp(dim=0) - math.log(factor)
 
     def _cauchy(self, evidence: Tensor) -> Tensor:
         least = math.log1p(1 / min(map(len, self.reference_)))
@@ -302,10 +313,6 @@ def _fisher(evidence: Tensor) -> Tensor:
     return total - torch.stack(terms).logsumexp(dim=0)
 
 
-def _harmonic(evidence: Tensor) -> Tensor:
-    return evidence.logsumexp(dim=0) - math.log(len(evidence)) - math.log(_harmonic_factor(len(evidence)))
-
-
 def _mean(evidence: Tensor) -> Tensor:
     count = len(evidence)
     return math.log(count) - (-evidence).logsumexp(dim=0) - math.log(min(count, 2))
@@ -323,6 +330,19 @@ def _harmonic_factor(count: int) -> float:
 
     y = brentq(excess, 1e-3, 10.0 * count**2)
     return float((y + count) ** 2 / ((y + 1) * count))
+
+
+def _checked_weights(weights: Sequence[float], combine: str, members: int) -> list[float]:
+    """The weights as numbers; empty where all weigh the same."""
+    values = [float(weight) for weight in weights]
+    if not values:
+        return []
+    if combine != "harmonic" or len(values) != members or not all(0 < value < math.inf for value in values):
+        raise InputError(
+            f"expected a positive weight for each of {members} members, and combine='harmonic', got {values} "
+            f"and {combine!r}"
+        )
+    return values
 
 
 def _checked_names(names: Sequence[str], members: Sequence[Monitor]) -> list[str]:
