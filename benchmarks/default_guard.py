@@ -98,7 +98,8 @@ def measured_guards(found: Subject) -> dict[str, Guard]:
 
 
 def _single_guards(found: Subject, fitted: Trace, held: Trace) -> Iterable[tuple[str, Guard]]:
-    for name, build in SINGLES.items():
+    own = {"InputStatistics": lambda: monitors.InputStatistics.of(found.network)}
+    for name, build in (SINGLES | own).items():
         try:
             yield name, Guard(found.network, build().fit(fitted)).calibrate(held, RATE)
         except InputError as error:
