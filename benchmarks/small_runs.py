@@ -22,8 +22,13 @@ RUNS = {
     "abstraction_digits": ["--digits 9"],
     "abstraction_monitors": ["--rows 430 --repeats 1"],
     "annotation": ["--annotators 2 --labels 40 --kills 1 --pause 0"],
+    "default_guard": [
+        "measure mlp-sensorless --rows 200 --folder {work}/guard",
+        "table --folder {work}/guard",
+    ],
     "faults": [""],
     "fleet": ["--data {data}/fashion-mnist --cache {work}/fleet --devices 8 --reshaped 1"],
+    "guard_promises": ["stream --streams 2 --rows 200 --clean 600"],
     "monitors": ["--only outputs odin --repeats 1"],
     "networks_people_ship": ["magika skl2onnx lightgbm"],
     "observe": ["--repeats 1"],
