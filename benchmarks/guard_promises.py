@@ -74,7 +74,7 @@ def _share_by_track(alarm: Tensor, tracks: Tensor) -> float:
 
 
 def stream(options: argparse.Namespace) -> None:
-    """Streams of clean rows, then of a fault: stuck from its first row on, or growing over `--growth` rows."""
+    """Streams of clean rows, then of a fault: stuck from its first row, or growing over `--growth` rows."""
     found = subject(options.subject, options.rows)
     guard = assay.default_guard(found.network, found.reference, RATE, train=training_rows(found))
     policies = {
