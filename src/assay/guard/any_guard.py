@@ -21,30 +21,13 @@ class AnyGuard(ABC):
     calibration: dict[str, Any]
     """How the threshold was set, and what it promises; empty for a threshold of your own."""
 
-    def stream(
-        self,
-        k: int = 3,
-        of: int = 5,
-        *,
-        quiet: int = 5,
-        rows_per_hour: float | None = None,
-        false_alarms_per_hour: float | None = None,
-        block: int = 1,
-    ) -> AlarmStream:
-        """An alarm over time, for rows that come one after another: see `AlarmStream`.
+    def stream(self, k: int = 3, of: int = 5, **options: Any) -> AlarmStream:
+        """An alarm over time, for rows that come one after another; `options` are those of `AlarmStream`.
 
         k of n: at least `k` alarms among the last `of` rows. With `rows_per_hour` and `false_alarms_per_hour`
         instead a sequential test on the scores, which keeps that rate on clean data.
         """
-        return AlarmStream(
-            self,
-            k=k,
-            of=of,
-            quiet=quiet,
-            rows_per_hour=rows_per_hour,
-            false_alarms_per_hour=false_alarms_per_hour,
-            block=block,
-        )
+        return AlarmStream(self, k=k, of=of, **options)
 
     @abstractmethod
     def answer(self, inputs: Any) -> Answer:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from copy import copy
 from time import perf_counter
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from assay.guard.input_verdict import (
 from assay.guard.verdict import Answer, Verdict
 from assay.identity import digest
 from assay.monitors.monitor import Monitor
-from assay.network import ENCODED, Network, all_finite
+from assay.network import ENCODED, KeepInputs, Network, all_finite
 from assay.statistics import check_level
 from assay.storage import storable
 from assay.trace import Inputs, Trace
@@ -209,7 +209,7 @@ class Guard(AnyGuard):
         return wider
 
     @property
-    def _kept_inputs(self) -> bool | Literal["encoded"]:
+    def _kept_inputs(self) -> KeepInputs:
         needs = self.monitor.needs
         if needs.inputs and needs.encoded:
             return ENCODED

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.gathered_rows import BatchRows, GatheredRows
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.graph_modules import as_module
-from assay.network.inputs import HALF, Form, form_of, length, perturbable, replaced
+from assay.network.inputs import ENCODED, HALF, Form, KeepInputs, form_of, length, perturbable, replaced
 from assay.network.module_call import output_of
 from assay.network.output_reader import OutputReader
 from assay.network.prediction_rows import PredictionRows, RowFunction, prediction_rows
@@ -31,8 +31,6 @@ from assay.network.watched_layers import check_layers, listening, silence
 from assay.trace import Inputs, Trace
 
 Read = TypeVar("Read")
-ENCODED: Literal["encoded"] = "encoded"
-"""Inputs kept as the network encodes them: texts as token ids, without embeddings."""
 
 
 class Network(NetworkFactories):
@@ -108,7 +106,7 @@ class Network(NetworkFactories):
     def observe(
         self,
         data: Any,
-        keep_inputs: bool | Literal["encoded"] = False,
+        keep_inputs: KeepInputs = False,
         *,
         batch_size: int | None = None,
         allow_nonfinite: bool = False,
@@ -118,11 +116,9 @@ class Network(NetworkFactories):
         """What the network does on `data`: a DataLoader, a Dataset, (inputs, labels), inputs, or what
         `stream` takes.
 
-        Inputs are kept in the form that can be differentiated; with "encoded" texts are kept as token ids
-        without their embeddings, which take a thousand times the memory.
-
         It takes the time of the batched forward pass and the memory of the Trace and one batch. Inputs that
-        came in one piece are kept without a copy. `transform` is called on the input of every item, such as
+        came in one piece are kept without a copy. keep_inputs="encoded" keeps texts as token ids, without
+        their embeddings. `transform` is called on the input of every item, such as
         a PIL image. `columns` names inputs and labels of a dataset of dicts, where they are not found.
         """
         batches = self.batches(data, batch_size, allow_nonfinite, transform=transform, columns=columns)
@@ -133,9 +129,7 @@ class Network(NetworkFactories):
             gathered.add(rows, inputs if keep_inputs and kept is None else None)
         return gathered.trace(kept, batches.ignored)
 
-    def stream(
-        self, data: Any, keep_inputs: bool | Literal["encoded"] = False, **options: Any
-    ) -> Iterator[Trace]:
+    def stream(self, data: Any, keep_inputs: KeepInputs = False, **options: Any) -> Iterator[Trace]:
         """A Trace per batch, each made when it is asked for, so that memory does not grow with the data.
 
         `data` is any iterable of batches (a generator, a list, a WebLoader), or of items with a label each,
