@@ -85,9 +85,7 @@ def check_network(
     left_out: Reasons = {}
     learned, held, tested = _split(data, test, seed, network.ignore_index, left_out)
     obstacle = gradient_obstacle(network, tested[0])
-    if PROPOSED in (candidates or ()):
-        raise InputError(f"expected candidates with other names, got {PROPOSED!r}, which is always there")
-    chosen = usable_monitors(candidates or _usual(network), network, obstacle, left_out)
+    chosen = usable_monitors(_named(candidates) or _usual(network), network, obstacle, left_out)
     usable = usable_faults(faults, obstacle, left_out)
     scenarios = build_scenarios(
         *tested, network=network, severities=severities, novelty=novelty, faults=usable, seed=seed
@@ -161,6 +159,13 @@ def _labelled(data: Any, name: str) -> Pair:
             f"and {len(labels)} labels; gather more"
         )
     return inputs, labels
+
+
+def _named(candidates: Mapping[str, Monitor] | None) -> Mapping[str, Monitor]:
+    """The candidates; an error if one has the name of the default guard."""
+    if PROPOSED in (candidates or {}):
+        raise InputError(f"expected candidates with other names, got {PROPOSED!r}, which is always there")
+    return candidates or {}
 
 
 def _usual(network: Network) -> dict[str, Monitor]:

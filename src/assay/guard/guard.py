@@ -113,14 +113,7 @@ class Guard(AnyGuard):
             )
         scores = self.scores(trace)
         known = None if groups is None else group_numbers(groups, len(scores))
-        overall = _threshold(scores, known, false_alarm_rate, level)
-        if not math.isfinite(overall):
-            finite = int(torch.isfinite(scores).sum())
-            counted = "" if known is None else f" in {int(known.max()) + 1} groups"
-            raise UndecidedError(
-                f"expected enough finite scores for a false alarm rate of {false_alarm_rate:g}, got {finite} "
-                f"of {len(scores)}{counted}; calibrate on more data, or allow more false alarms"
-            )
+        overall = _finite_threshold(scores, known, false_alarm_rate, level)
         threshold, pooled = torch.tensor(overall, dtype=torch.float64), []
         if per_class:
             split = _class_thresholds(trace, scores, false_alarm_rate, level)
@@ -306,6 +299,19 @@ class Guard(AnyGuard):
                 f"expected one threshold, or one for each of {classes} classes, got {len(self.threshold)}; "
                 "calibrate the guard instead"
             )
+
+
+def _finite_threshold(scores: Tensor, groups: Tensor | None, rate: float, level: float | None) -> float:
+    """The threshold, or an error where there are too few rows or groups for one."""
+    threshold = _threshold(scores, groups, rate, level)
+    if math.isfinite(threshold):
+        return threshold
+    counted = "" if groups is None else f" in {int(groups.max()) + 1} groups"
+    raise UndecidedError(
+        f"expected enough finite scores for a false alarm rate of {rate:g}, got "
+        f"{int(torch.isfinite(scores).sum())} of {len(scores)}{counted}; calibrate on more data, or allow "
+        "more false alarms"
+    )
 
 
 def _threshold(scores: Tensor, groups: Tensor | None, rate: float, level: float | None) -> float:
