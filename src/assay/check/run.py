@@ -71,10 +71,9 @@ def check_network(
     `data` are labelled in-distribution inputs, (inputs, labels): 60 % fit the monitors, 20 % set thresholds
     and the reference of the watch, and 20 % are for testing. With `test`, 75 % and 25 % of `data` do the
     first two. `least_accuracy` is by default that of always naming the most frequent class. A gate is decided
-    only if its interval (95 %) lies on one side of what is wanted; `least_mcc` applies to the mean over
-    scenarios of the default guard (`assay.default_guard`). The best single monitor of `candidates`, chosen on
-    one half of the faults and measured on the other, is named beside it. The gate on false alarms fails if
-    they are more than chance gives in 99 of 100 cases, in which the threshold is random too.
+    only if its interval (95 %) lies on one side of what is wanted; `least_mcc` applies to the default guard's
+    mean over scenarios. The best of `candidates`, chosen on half of the faults and measured on the others, is
+    named beside it. False alarms fail their gate if chance gives fewer in 99 of 100 cases.
 
     What a network cannot take part in (a black box has no gradients, a function no layers) is left out, and
     `left_out` says why; a gate that you set yourself is then undecided. `least_mira` is 0 by default.

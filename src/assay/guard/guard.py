@@ -91,9 +91,8 @@ class Guard(AnyGuard):
         takes the threshold of all, and `calibration` lists it. Do not pass the Trace that the monitor was
         fitted on.
 
-        `groups` says of every row which track, patient or device it came from, where rows of one are alike.
-        The rate then holds on average over new groups (`group_threshold`). `calibration["promise"]` says what
-        is promised.
+        `groups` says of every row which track, patient or device it came from: the rate then holds on average
+        over new groups (`group_threshold`). `calibration["promise"]` says what is promised.
 
         Where inputs have several rows, the rate holds for rows up to the number of inputs, since rows of one
         input are alike, and exactly for inputs, among those that have a row.
@@ -103,9 +102,7 @@ class Guard(AnyGuard):
         if level is not None:
             check_level(level)
         if per_class and groups is not None:
-            raise InputError(
-                "expected per_class or groups, got both; thresholds per class need rows, not groups"
-            )
+            raise InputError("expected per_class or groups, got both; calibrate with one of them")
         if trace.source is not None and trace.ignored:
             raise InputError(
                 f"expected a Trace with every row, as the guard meets them, got one without {trace.ignored} "
