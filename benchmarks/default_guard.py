@@ -62,7 +62,7 @@ SINGLES: dict[str, Callable[[], Monitor]] = {
     "GaussianInterval": monitors.GaussianInterval,
     "InputStatistics": monitors.InputStatistics,
 }
-NOT_IN_PYTORCH_OOD = ("ActivationBox", "GaussianInterval", "InputStatistics", "NNGuide")
+NOT_IN_PYTORCH_OOD = ("ActivationBox", "GaussianInterval", "InputStatistics")
 
 FEATURES: dict[str, Callable[[], list[Monitor]]] = {
     "KNN": lambda: [monitors.KNN(k=10, limit=2000)],
