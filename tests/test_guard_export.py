@@ -98,6 +98,7 @@ EXPORTED = {
     "GaussianInterval": monitors.GaussianInterval,
     "GaussianInterval-excess": lambda: monitors.GaussianInterval(measure="excess"),
     "GradNorm": monitors.GradNorm,
+    "InputStatistics": monitors.InputStatistics,
     "InputRange": lambda: monitors.InputRange(low=0.0, high=0.9),
     "KLMatching": monitors.KLMatching,
     "Mahalanobis": Mahalanobis,
@@ -118,6 +119,12 @@ EXPORTED = {
     "RelativeMahalanobis": monitors.RelativeMahalanobis,
     "Standardised": lambda: monitors.Standardised([Energy(), Mahalanobis(), monitors.MaxLogit()]),
     "Standardised-mean": lambda: monitors.Standardised([Energy(), Mahalanobis()], combine="mean"),
+    **{
+        f"Standardised-{combine}": lambda combine=combine: monitors.Standardised(
+            [Energy(), Mahalanobis(), monitors.InputStatistics()], combine=combine
+        )
+        for combine in ("brown", "cauchy", "harmonic")
+    },
     "TemperatureScaled": monitors.TemperatureScaled,
     "ViM": monitors.ViM,
 }

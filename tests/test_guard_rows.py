@@ -100,7 +100,7 @@ def test_the_verdict_has_a_row_per_pixel_and_one_per_input(network):
     assert verdict.per_input.alarms.tolist() == verdict.alarm.view(3, 16).sum(dim=1).tolist()
     assert torch.allclose(verdict.per_input.scores, verdict.scores.view(3, 16).mean(dim=1))
     assert verdict.per_input.alarm.tolist() == [False, True, False]
-    assert list(verdict.to_frame()) == ["source", "prediction", "score", "alarm"]
+    assert list(verdict.to_frame()) == ["source", "prediction", "score", "alarm", "reasons"]
     assert list(verdict.per_input.to_frame()) == ["rows", "alarms", "score", "alarm"]
     assert assay.Watch(guard)(images).per_input.alarm.tolist() == [False, True, False]
 

@@ -29,6 +29,7 @@ from .errors import AssayError as AssayError
 from .guard import Guard as Guard
 from .guard import OnnxGuard as OnnxGuard
 from .guard import Verdict as Verdict
+from .guard import default_guard as default_guard
 from .mira import MiraResult as MiraResult
 from .mira import MonitorabilityComparison as MonitorabilityComparison
 from .mira import MonitorabilityValidation as MonitorabilityValidation

@@ -41,6 +41,14 @@ def digest(*parts: Any) -> str:
     return _hash(json.dumps([_as_json(part) for part in parts]).encode())
 
 
+def check_identity(identity: str | None) -> None:
+    """The name of a model, where it has one, is not empty."""
+    if identity is not None and not identity.strip():
+        raise InputError(
+            "expected an identity that says which model it is, got an empty one; name model and version"
+        )
+
+
 def module_identity(module: nn.Module) -> str | None:
     """A hash of a module's parts (class, and settings such as a stride or a slope), its weights and buffers.
 

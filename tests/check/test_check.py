@@ -11,6 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 import assay
+from assay.check.proposal import PROPOSED, rival
 from assay.cli import app
 from assay.demo.networks import small_cnn, trained
 from assay.faults import BYTES, TOKENS
@@ -39,7 +40,7 @@ def found(network):
 
 def test_each_gate_is_what_its_part_measured(found, network):
     gates = {gate.name: gate for gate in found.gates}
-    facts = found.benchmark.by_guard().set_index("guard").loc[found.benchmark.best]
+    facts = found.benchmark.by_guard().set_index("guard").loc[PROPOSED]
     detection = gates["detection (mean MCC)"]
     assert detection.measured == facts["specific_mcc"]
     assert detection.interval == (facts["specific_mcc_lower"], facts["specific_mcc_upper"])
@@ -83,7 +84,7 @@ def test_a_gate_beyond_reach_fails_the_check(found):
 
     for low, high, gate in (
         (*found.monitorability.interval, partial(_mira_gate, found.monitorability, "")),
-        (*found.benchmark.interval(found.benchmark.best), partial(_detection_gate, found.benchmark)),
+        (*found.benchmark.interval(PROPOSED), partial(_detection_gate, found.benchmark)),
     ):
         wanted = (low / 2, (low + high) / 2, 1.01 * high)
         assert [gate(least).passed for least in wanted] == [True, None, False]
@@ -112,6 +113,39 @@ def test_a_check_with_four_scenarios_can_pass_fail_and_be_undecided(network):
     straddling = _detection_gate(found.benchmark, (low + high) / 2)
     assert straddling.verdict == "undecided"
     assert "too few test inputs to tell" in straddling.words
+
+
+def test_the_default_guard_is_proposed_beside_a_single_monitor_measured_on_the_other_half(found):
+    assert found.guard.members == ("input", "neighbours", "classes", "output")
+    table = found.benchmark.table
+    # Five faults in three categories: gaussian | contrast | pixel_trap, dead_rows | fgsm, counted 0 to 4.
+    choosing = table["scenario"].str.contains("gaussian|pixel_trap|fgsm")
+    singles = table[choosing & (table["guard"] != PROPOSED)].groupby("guard")["specific_mcc"].mean()
+    other = table[~choosing].groupby("guard")["specific_mcc"].mean()
+    best = rival(found.benchmark)
+    assert best.name == singles.idxmax()
+    assert (best.mcc, best.proposed_mcc) == (other[best.name], other[PROPOSED])
+    assert (best.scenarios, best.monitors) == (4, 5)
+    detection = next(gate for gate in found.gates if gate.name.startswith("detection"))
+    assert best.words in detection.words
+    assert f"the default guard {best.proposed_mcc:.2f}" in best.words
+
+
+def test_the_report_says_which_members_raised_the_alarms(found):
+    shares = found.benchmark.by_reason()
+    assert set(shares["guard"]) == {PROPOSED}
+    members = shares[["input", "neighbours", "classes", "output"]]
+    assert (members.sum(axis=1) <= 1 + 1e-9).all()
+    assert members.to_numpy().sum() > 1
+    assert f"Of the alarms of {PROPOSED} on faults, its members raised: " in found.benchmark.summary()
+
+
+def test_a_single_fault_makes_no_halves_and_the_name_of_the_default_guard_is_its_own(network):
+    data = assay.data.digits()[1]
+    alone = assay.check_network(network, data, faults=("gaussian",), low=0.0, high=1.0)
+    assert rival(alone.benchmark) is None
+    with pytest.raises(assay.errors.InputError, match="candidates with other names"):
+        assay.check_network(network, data, candidates={PROPOSED: assay.monitors.Energy()})
 
 
 def guard_of(calibrating):
@@ -217,7 +251,7 @@ def test_a_function_without_layers_is_checked_by_what_it_puts_out(network):
     assert found.left_out["monitorability (MIRA)"] == "the network has no layers that can be watched"
     assert "got the logarithms of probabilities, whose energy is 0" in found.left_out["shuffle score"]
     assert {gate.verdict for gate in found.gates} == {"passed"}
-    assert set(found.benchmark.guards) == {"MaxSoftmax", "Entropy", "GEN", "KLMatching"}
+    assert set(found.benchmark.guards) == {PROPOSED, "MaxSoftmax", "Entropy", "GEN", "KLMatching"}
     with_layers = {"knn": assay.monitors.KNN(), "softmax": assay.monitors.MaxSoftmax()}
     narrow = assay.check_network(
         forest, assay.data.digits()[1], faults=("gaussian",), candidates=with_layers, teach=False
@@ -303,8 +337,8 @@ def test_rows_to_be_ignored_are_left_out_with_their_number(network):
     )
     assert found.left_out == {"30 rows of data": "their label is -100, which is ignored"}
     assert (
-        found.benchmark.table["inputs"].tolist() == [84] * 10
-    )  # a fifth of 420, for five guards at two severities
+        found.benchmark.table["inputs"].tolist() == [84] * 12
+    )  # a fifth of 420, for six guards at two severities
 
 
 def test_a_layer_wider_than_the_data_is_measured_with_a_shrunk_covariance(network):

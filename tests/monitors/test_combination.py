@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from scipy.stats import combine_pvalues
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import cauchy as cauchy_distribution
+from scipy.stats import chi2, combine_pvalues, gamma, genpareto, hmean
 
 import assay
 from assay import Trace
@@ -19,6 +22,9 @@ from assay.monitors import (
     Rule,
     Standardised,
 )
+from assay.monitors.combination import _harmonic_factor
+from assay.monitors.parts.reference_scores import evidence_of, fitted_tail
+from assay.monitors.parts.upper_gamma import log_upper_gamma
 
 
 class Feature(Monitor):
@@ -54,21 +60,186 @@ def expected_p_values(reference, asked, columns=(0, 1)):
 def test_member_p_values_equal_the_definition():
     reference, asked = trace_of(0, 99), trace_of(1, 50, shift=1.0)
     members = [Feature(0).fit(reference), Feature(1).fit(reference)]
-    combination = AnyOf(members, prefit=True).fit(reference)
+
+    def fitted(kind, members, **options):
+        return kind(members, prefit=True, tail=False, **options).fit(reference)
+
+    combination = fitted(AnyOf, members)
     p = expected_p_values(reference, asked)
     np.testing.assert_allclose(combination.p_values(asked), p)
     np.testing.assert_allclose(combination.score(asked), -np.log(2 * p.min(axis=0)))
-    np.testing.assert_allclose(
-        AllOf(members, prefit=True).fit(reference).score(asked), -np.log(p.max(axis=0))
-    )
-    fisher = Standardised(members, prefit=True).fit(reference).score(asked)
+    np.testing.assert_allclose(fitted(AllOf, members).score(asked), -np.log(p.max(axis=0)))
+    fisher = fitted(Standardised, members).score(asked)
     scipy = [-np.log(combine_pvalues(column, "fisher").pvalue) for column in p.T]
     np.testing.assert_allclose(fisher, scipy, atol=1e-12)
-    mean = Standardised(members, combine="mean", prefit=True).fit(reference).score(asked)
+    mean = fitted(Standardised, members, combine="mean").score(asked)
     np.testing.assert_allclose(mean, -np.log(2 * p.mean(axis=0)))
-    for combine in ("fisher", "mean"):
-        alone = Standardised(members[0], combine=combine, prefit=True).fit(reference).score(asked)
-        np.testing.assert_allclose(alone, -np.log(p[0]), atol=1e-12)
+    harmonic = fitted(Standardised, members, combine="harmonic").score(asked)
+    np.testing.assert_allclose(harmonic, -np.log(2 * hmean(p, axis=0)))
+    weighted = fitted(Standardised, members, combine="harmonic", weights=(3, 1)).score(asked)
+    np.testing.assert_allclose(weighted, -np.log(2 * 1.5 / (0.75 / p[0] + 0.25 / p[1])))
+    capped = np.minimum(p, 99 / 100)
+    cauchy = fitted(Standardised, members, combine="cauchy").score(asked)
+    expected = -cauchy_distribution.logsf((1 / np.tan(np.pi * capped)).mean(axis=0))
+    np.testing.assert_allclose(cauchy, expected, atol=1e-9)
+    for combine in ("fisher", "brown", "mean", "harmonic", "cauchy"):
+        alone = fitted(Standardised, members[0], combine=combine).score(asked)
+        np.testing.assert_allclose(alone, -np.log(capped[0] if combine == "cauchy" else p[0]), atol=1e-12)
+
+
+def test_browns_method_is_fishers_sum_against_a_scaled_chi_square():
+    reference, asked = trace_of(0, 500), trace_of(1, 50, shift=1.0)
+    members = [Feature(0).fit(reference), Feature(0).fit(reference), Feature(1).fit(reference)]
+    brown = Standardised(members, combine="brown", prefit=True).fit(reference)
+    evidence = brown.evidence(reference).numpy()
+    # Moments of -2 sum ln p: mean 2 M; variances are 4 each, covariances those of the reference rows.
+    covariance = np.cov(2 * evidence, bias=True)
+    variance = 4 * 3 + covariance.sum() - np.trace(covariance)
+    scale, degrees = variance / (2 * 6), 2 * 6**2 / variance
+    sums = 2 * brown.evidence(asked).sum(dim=0).numpy()
+    np.testing.assert_allclose(brown.score(asked), -chi2.logsf(sums / scale, degrees), rtol=1e-9)
+    # Two members are one and the same: about four degrees of freedom are left of six.
+    assert 3.3 < degrees < 4.3
+    fisher = Standardised(members, prefit=True).fit(reference).score(asked)
+    assert (fisher.argsort() == brown.score(asked).argsort()).all()
+    assert (brown.score(asked) < fisher).double().mean() > 0.7
+
+
+def test_the_upper_gamma_function_is_scipys_and_goes_on_where_it_underflows():
+    values = np.concatenate([np.linspace(0, 12, 200), np.geomspace(12, 700, 50)])
+    for shape in (0.8, 1.0, 1.7, 3.0, 6.4, 12.0):
+        found = log_upper_gamma(shape, torch.from_numpy(values)).numpy()
+        np.testing.assert_allclose(found, gamma.logsf(values, shape), rtol=1e-10, atol=1e-14)
+    far = log_upper_gamma(2.5, torch.tensor([1e4, 1e8], dtype=torch.float64)).numpy()
+    assert np.isfinite(far).all()
+    np.testing.assert_allclose(far, -np.array([1e4, 1e8]), rtol=1e-2)
+
+
+def test_the_factor_of_the_harmonic_mean_is_that_of_vovk_and_wang():
+    # It never exceeds e ln K, and nears ln K as K grows.
+    factors = [_harmonic_factor(count) for count in (3, 5, 10, 100, 10_000)]
+    assert all(
+        factor <= np.e * np.log(count) for factor, count in zip(factors, (3, 5, 10, 100, 10_000), strict=True)
+    )
+    assert factors == sorted(factors)
+    assert _harmonic_factor(10**6) / np.log(10**6) < _harmonic_factor(100) / np.log(100)
+
+
+def dependent(kind, rows, generator):
+    """Three columns of uniform p-values: independent, all the same, or one the opposite of another."""
+    p = generator.random((3, rows))
+    if kind == "same":
+        p[:] = p[0]
+    if kind == "opposite":
+        p[1] = 1 - p[0]
+    return p
+
+
+@pytest.mark.parametrize("kind", ["independent", "same", "opposite"])
+@pytest.mark.parametrize("combine", ["fisher", "brown", "cauchy", "harmonic", "weighted", "mean"])
+def test_combined_p_values_of_uniform_ones(kind, combine):
+    options = {"combine": "harmonic", "weights": (3, 1, 1)} if combine == "weighted" else {"combine": combine}
+    generator = np.random.default_rng(0)
+    evidence = torch.from_numpy(-np.log(dependent(kind, 40_000, generator)))
+    combination = Standardised([Feature(0), Feature(1), Feature(2)], **options)
+    combination.reference_ = [torch.zeros(10**6)] * 3
+    combination._weigh(torch.from_numpy(-np.log(dependent(kind, 40_000, generator))))
+    p = torch.exp(-combination.combined(evidence)).numpy()
+    # Standard errors of a share of 40,000: 0.0011 at 0.05, 0.0005 at 0.01.
+    for level, allowed in ((0.05, 0.004), (0.01, 0.002)):
+        share = (p <= level).mean()
+        if combine in ("harmonic", "weighted", "mean") or kind == "independent":
+            assert share < level + allowed
+        if kind == "independent" and combine in ("fisher", "brown", "cauchy"):
+            assert share > level - allowed  # exact, not only valid
+        if kind == "same" and combine == "fisher":
+            assert share > 1.3 * level  # what Brown's method corrects
+        if kind == "same" and combine in ("brown", "cauchy"):
+            assert share == pytest.approx(level, abs=allowed)
+
+
+def test_the_tail_is_a_generalised_pareto_distribution():
+    for shape in (0.2, 0.5, 1.0):
+        draws = genpareto.rvs(shape, scale=2.0, size=20_000, random_state=1)
+        reference = torch.from_numpy(np.sort(draws))
+        largest, start, scale, found = fitted_tail(reference).tolist()
+        # Excesses over a threshold have the same shape, and a scale grown by shape * threshold.
+        assert found == pytest.approx(shape, abs=0.1)  # 2,000 excesses: a standard error of (1 + shape) / 45
+        assert scale == pytest.approx(2.0 + shape * start, rel=0.15)
+        asked = torch.tensor([largest + 1, 3 * largest, 1e4 * largest], dtype=torch.float64)
+        expected = genpareto.logsf(asked - start, found, scale=scale) - genpareto.logsf(
+            largest - start, found, scale=scale
+        )
+        np.testing.assert_allclose(
+            evidence_of(asked, reference, fitted_tail(reference)), np.log(20_001) - expected, rtol=1e-9
+        )
+
+
+def test_a_tail_that_would_end_is_exponential_and_one_that_is_not_there_is_left_out():
+    uniform = torch.linspace(0, 1, 1000, dtype=torch.float64)
+    tail = fitted_tail(uniform)
+    assert tail[3] == 0  # its own shape is -1: beyond 1 all would be impossible
+    assert torch.isfinite(
+        evidence_of(torch.tensor([2.0, 50.0, torch.inf], dtype=torch.float64), uniform, tail)
+    ).all()
+    assert fitted_tail(torch.zeros(1000)) is None
+    assert fitted_tail(torch.linspace(0, 1, 19)) is None
+    assert fitted_tail(torch.tensor([*range(99), torch.inf])) is None
+
+
+@given(st.integers(20, 300), st.integers(0, 10**6))
+def test_within_the_reference_the_tail_changes_nothing_and_beyond_it_grows(count, seed):
+    reference = torch.from_numpy(np.sort(np.random.default_rng(seed).normal(size=count)))
+    tail = fitted_tail(reference)
+    inside = torch.linspace(float(reference[0]) - 1, float(reference[-1]), 50, dtype=torch.float64)
+    assert torch.equal(evidence_of(inside, reference, tail), evidence_of(inside, reference, None))
+    beyond = reference[-1] + torch.linspace(0.1, 60.0, 50, dtype=torch.float64)
+    found = evidence_of(beyond, reference, tail)
+    assert (found.diff() > 0).all()
+    assert (found > evidence_of(beyond, reference, None)).all()
+
+
+def test_far_faults_no_longer_tie():
+    train, far = trace_of(0, 300), trace_of(1, 2)
+    far.features["penultimate"][:] = torch.tensor([[6.0, 0, 0], [60.0, 0, 0]])
+    members = [Feature(column).fit(train) for column in range(3)]
+    for combine in ("fisher", "brown", "cauchy", "harmonic"):
+        near, farther = Standardised(members, combine=combine, prefit=True).fit(train).score(far)
+        assert 4 < near < farther < torch.inf
+    tied = AnyOf(members, tail=False, prefit=True).fit(train).score(far)
+    assert tied[0] == tied[1]
+
+
+def test_members_have_names():
+    names = Standardised([Feature(0), MaxSoftmax(), Feature(1)]).member_names
+    assert names == ("Feature 1", "MaxSoftmax", "Feature 2")
+    assert AnyOf([Feature(0), MaxSoftmax()], names=("features", "output")).member_names == (
+        "features",
+        "output",
+    )
+    for options in (
+        {"weights": (1, 2)},
+        {"weights": (1,), "combine": "harmonic"},
+        {"weights": (1, -1), "combine": "harmonic"},
+    ):
+        with pytest.raises(InputError, match="positive weight for each of 2 members"):
+            Standardised([Feature(0), MaxSoftmax()], **options)
+    for wrong in (("one",), ("same", "same")):
+        with pytest.raises(InputError, match="name of its own"):
+            AnyOf([Feature(0), MaxSoftmax()], names=wrong)
+
+
+def test_files_from_before_there_were_tails_give_the_scores_they_gave():
+    train, asked = trace_of(0), trace_of(1, 60, shift=3.0)
+    combination = AnyOf([GaussianInterval(), MaxSoftmax()], tail=False).fit(train)
+    state = combination.state()
+    old = {
+        "parameters": {
+            name: value for name, value in state["parameters"].items() if name not in ("tail", "names")
+        },
+        "fitted": {name: value for name, value in state["fitted"].items() if name != "tails_"},
+    }
+    assert torch.equal(AnyOf.from_state(old).score(asked), combination.score(asked))
 
 
 @pytest.mark.parametrize("kind", [AnyOf, AllOf, Standardised])
@@ -84,7 +255,7 @@ def test_any_hears_one_member_and_all_waits_for_every_one():
     train, asked = trace_of(0), trace_of(1, 2)
     asked.features["penultimate"][:] = torch.tensor([[9.0, 0.0, 0.0], [9.0, 9.0, 9.0]])
     members = [Feature(column).fit(train) for column in range(3)]
-    any_of = AnyOf(members, prefit=True).fit(train).score(asked)
+    any_of = AnyOf(members, tail=False, prefit=True).fit(train).score(asked)
     all_of = AllOf(members, prefit=True).fit(train).score(asked)
     assert any_of[0] == any_of[1] > 4
     assert all_of[0] < 1.5 < 4 < all_of[1]
@@ -98,7 +269,7 @@ def test_rules_and_data_work_together():
     assert combination.layers == ("penultimate",)
     bright = Trace(train.logits, train.features, inputs=train.inputs + 1)
     # Never violated in n reference rows: p = 1 / (n + 1), the least there is.
-    assert combination.p_values(bright)[1].max() == 1 / (len(combination.reference_[1]) + 1)
+    assert combination.p_values(bright)[1].max() == pytest.approx(1 / (len(combination.reference_[1]) + 1))
     assert (combination.score(bright) > combination.score(train).median()).all()
 
 

@@ -115,6 +115,32 @@ def test_answers_are_the_guards(client, guard):
     )
 
 
+def test_reasons_name_the_members_of_a_combination():
+    network = Network(factory())
+    guard = assay.default_guard(network, images(400, 1), 0.1)
+    rows = torch.cat([images(20, 5), images(20, 5) * 9])
+    with TestClient(Service(Watch(guard)).app) as client:
+        outputs = {part["name"]: part for part in client.post(INFER, json=body(rows)).json()["outputs"]}
+        verdict = guard(rows)
+        assert outputs["reasons"]["data"] == list(verdict.reasons)
+        assert (outputs["reasons"]["datatype"], outputs["reasons"]["shape"]) == ("BYTES", [40])
+        counted = {
+            sample.labels["reason"]: sample.value
+            for family in text_string_to_metric_families(client.get("/metrics").text)
+            for sample in family.samples
+            if sample.name == "assay_alarms_total"
+        }
+    assert set(counted) == set(guard.members)
+    assert sum(counted.values()) == int(verdict.alarm.sum())
+
+
+def test_reasons_of_a_single_monitor_come_when_asked_for(client, guard):
+    rows = images(30, 5)
+    asked = client.post(INFER, json=body(rows, outputs=[{"name": "reasons"}])).json()["outputs"]
+    assert asked[0]["data"] == list(guard(rows).reasons)
+    assert set(asked[0]["data"]) <= {"", "MaxLogit"}
+
+
 def test_metrics_count_and_show_the_watch(client, guard, watch):
     rows = images(50, 3)
     client.post(INFER, json=body(rows))

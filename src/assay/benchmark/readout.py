@@ -39,6 +39,8 @@ class Readout:
     labels: NDArray[np.int64]
     sources: Sources | None = None
     per_input: InputVerdict | None = None
+    reasons: NDArray[Any] | None = None
+    """Which members of a combination raised the alarm; None for a single monitor."""
 
     def flags(self, scenario: Scenario) -> tuple[Flags, Flags, Flags]:
         """is_fault, is_novelty, correct: with `alarm`, what the oracle needs."""
@@ -62,6 +64,7 @@ class Readout:
             "confidence": self.confidences,
             "score": self.scores,
             "alarm": self.alarm,
+            **({} if self.reasons is None else {"reasons": self.reasons}),
             "specific_outcome": specific,
             "specific_right": specific % 2 == 0,
             "overall_outcome": overall,
@@ -76,9 +79,10 @@ def readouts(
     guards: Mapping[str, Guard], scenario: Scenario, batch_size: int | None
 ) -> Iterator[tuple[str, Readout]]:
     """Every guard's readout; guards with the same network and the same need of inputs share a Trace."""
-    groups: dict[tuple[int, bool], dict[str, Guard]] = {}
+    groups: dict[tuple[int, bool, bool], dict[str, Guard]] = {}
     for name, guard in guards.items():
-        groups.setdefault((id(guard.network), guard.monitor.needs.inputs), {})[name] = guard
+        needs = guard.monitor.needs
+        groups.setdefault((id(guard.network), needs.inputs, needs.encoded), {})[name] = guard
     for group in groups.values():
         parts: dict[str, list[_Part]] = {name: [] for name in group}
         first = next(iter(group.values()))
@@ -161,6 +165,15 @@ def _joined(parts: list[_Part]) -> Readout:
         column(part.truth.labels for part in parts),
         of_rows("source") + np.repeat(starts[:-1], counts) if several else None,
         _joined_inputs([part.verdict.per_input for part in parts]),
+        _joined_reasons(parts),
+    )
+
+
+def _joined_reasons(parts: list[_Part]) -> NDArray[Any] | None:
+    if parts[0].verdict.evidence is None:
+        return None
+    return np.concatenate(
+        [np.array(part.verdict.reasons, dtype=object)[part.truth.kept.numpy()] for part in parts]
     )
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 MEASURES = ("mcc", "fpr", "fnr", "precision", "recall", "f1", "auroc")
 
+REASON = "reason_"
+"""Columns of the table: the share of alarms on faults that a member raised."""
+
 FAINT = 0.1
 """A mean MCC below this is of no use, however certain it is to be above 0."""
 
@@ -63,6 +66,15 @@ class BenchmarkResult:
         wide = self.table.pivot_table(index="guard", columns="category", values=measure, sort=False)
         wide["all"] = self.table.groupby("guard")[measure].mean()
         return wide.loc[self.guards].reset_index().rename_axis(None, axis=1)
+
+    @tabled
+    def by_reason(self) -> pd.DataFrame:
+        """Of the alarms on faults by guards of several members, the mean share in which each member had the
+        most evidence, by guard and category; without rows if there is no such guard."""
+        names = [name for name in self.table.columns if name.startswith(REASON)]
+        several = self.table.dropna(subset=names, how="all") if names else self.table.iloc[:0]
+        shares = several.groupby(["guard", "category"], sort=False)[names].mean().reset_index()
+        return shares.rename(columns={name: name.removeprefix(REASON) for name in names})
 
     @tabled
     def by_guard(self) -> pd.DataFrame:
@@ -117,8 +129,7 @@ class BenchmarkResult:
     @property
     def best(self) -> str:
         """The guard with the highest mean specific MCC."""
-        means = self.table.groupby("guard")["specific_mcc"].mean()
-        return max(self.guards, key=lambda name: means[name])
+        return self._by_mcc()[0]
 
     def summary(self) -> str:
         facts = self.by_guard().set_index("guard")
@@ -129,7 +140,7 @@ class BenchmarkResult:
             f"perfect), at {best['false_alarms']:.0%} false alarms on good inputs. "
         )
         more = (self._whole_inputs(facts), self._chance(facts), self._rivals(), self._effect(facts))
-        return words + " ".join(filter(None, more))
+        return words + " ".join(filter(None, (*more, self._reasons())))
 
     def _chance(self, facts: pd.DataFrame) -> str:
         sure = facts["specific_mcc_lower"] > 0
@@ -167,6 +178,21 @@ class BenchmarkResult:
         return (
             f"{ranked.best} ranks first, but cannot be told apart from {', '.join(rivals)}: choose by cost."
         )
+
+    def _reasons(self) -> str:
+        """Who raised the alarms of the best guard that has several members."""
+        shares = self.by_reason()
+        if shares.empty:
+            return ""
+        name = next(name for name in self._by_mcc() if name in set(shares["guard"]))
+        means = shares[shares["guard"] == name].drop(columns=["guard", "category"]).mean().dropna()
+        said = ", ".join(f"{member} {share:.0%}" for member, share in means.sort_values()[::-1].items())
+        return f"Of the alarms of {name} on faults, its members raised: {said}."
+
+    def _by_mcc(self) -> list[str]:
+        """The guards, the best first."""
+        means = self.table.groupby("guard")["specific_mcc"].mean()
+        return sorted(self.guards, key=lambda name: -means[name])
 
     def _effect(self, facts: pd.DataFrame) -> str:
         best = facts.loc[self.best]

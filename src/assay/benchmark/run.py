@@ -11,9 +11,9 @@ import pandas as pd
 from assay.benchmark.finished_cells import FinishedCells
 from assay.benchmark.mean_mcc import MeanMcc
 from assay.benchmark.measures import all_measures, answer_mcc
-from assay.benchmark.oracle import overall_outcome, overall_truth, specific_outcome, specific_truth
+from assay.benchmark.oracle import Flags, overall_outcome, overall_truth, specific_outcome, specific_truth
 from assay.benchmark.readout import Readout, readouts
-from assay.benchmark.result import BenchmarkResult
+from assay.benchmark.result import REASON, BenchmarkResult
 from assay.benchmark.scenario import Scenario, check_scenario_labels
 from assay.engine import checked_engine, mapped
 from assay.errors import InputError, NotFittedError
@@ -107,7 +107,7 @@ def _row(
         outcomes = oracle(is_fault, is_novelty, correct, readout.alarm)
         should = truth(is_fault, is_novelty, correct)
         row |= all_measures(prefix, should, outcomes, readout.scores, settings, readout.sources)
-    row |= _input_measures(scenario, readout, settings)
+    row |= _input_measures(scenario, readout, settings) | _reason_shares(guard, is_fault, readout)
     labels, answers = readout.labels, np.where(readout.alarm, CANCELLED, readout.predictions)
     clean, sources = ~is_fault, readout.sources
     for title, given in (("model_mcc", readout.predictions), ("system_mcc", answers)):
@@ -122,6 +122,14 @@ def _row(
         "model_bytes": sum(part.nbytes for part in guard.network.module.state_dict().values()),
         "monitor_bytes": guard.monitor.nbytes,
     }
+
+
+def _reason_shares(guard: Guard, is_fault: Flags, readout: Readout) -> dict[str, float]:
+    """Of the alarms on faults, the share in which each member had the most evidence."""
+    if readout.reasons is None:
+        return {}
+    first = [reason.partition(", ")[0] for reason in readout.reasons[is_fault & readout.alarm]]
+    return {f"{REASON}{name}": first.count(name) / max(1, len(first)) for name in guard.members}
 
 
 def _input_measures(

@@ -188,7 +188,7 @@ def _answer(
         return assay.estimate_accuracy(known, rows.trace, labels=found, drawn=drawn, **settings), None
     fitted = _estimator(known, window, asked)
     if window is not None:
-        return _answers_in_windows(fitted, rows.trace, window, asked.level)
+        return _answers_in_windows(fitted, rows.trace, live, window, asked.level)
     answer = fitted.estimate(fitted.count(rows.trace), asked.level)
     if found is not None:
         few = FewLabels.of(found, drawn, len(rows.trace))
@@ -247,7 +247,7 @@ def _expect_same(found: "AccuracyEstimator", known: Any, asked: Asked) -> None:
 
 
 def _answers_in_windows(
-    fitted: "AccuracyEstimator", trace: "Trace", window: int, level: float
+    fitted: "AccuracyEstimator", trace: "Trace", live: str, window: int, level: float
 ) -> "tuple[AccuracyEstimates, AccuracyHistory]":
     from assay.cli.network_reference import note
     from assay.operation import AccuracyWindows
@@ -260,7 +260,7 @@ def _answers_in_windows(
             "smaller --window"
         )
     left = windows.waiting_rows
-    note(f"the last {left:,} rows fill no window and were left out" if left else "")
+    note(f"the last {left:,} rows fill no window and were left out" if left else "", live)
     return windows.estimates, windows.history
 
 

@@ -44,7 +44,7 @@ def check(
         float | None,
         typer.Option(help="Gate on the MIRA score's interval. [default: 0, where it is measured]"),
     ] = None,
-    least_mcc: Annotated[float, typer.Option(help="Gate on the best guard's mean specific MCC.")] = 0.1,
+    least_mcc: Annotated[float, typer.Option(help="Gate on the default guard's mean specific MCC.")] = 0.1,
     low: Lowest = None,
     high: Highest = None,
     output: Annotated[

@@ -149,7 +149,7 @@ def _answers(reference: str, window: int) -> "AccuracyWindows | None":
             return None
         return AccuracyWindows(AccuracyEstimator(window=min(window, len(clean))).fit(clean), window)
     except InputError as error:  # the watch itself needs no labels
-        note(f"accuracy is not estimated: {error}")
+        note(f"accuracy is not estimated: {error}", reference)
         return None
 
 

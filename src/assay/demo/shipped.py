@@ -1,15 +1,15 @@
 """Chapter: the guard goes into operation; what does it let through, and what does it stop?"""
 
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 import torch
 
-from assay import monitors
 from assay.demo.setting import UNKNOWN, Setting
-from assay.guard import Guard, Verdict
+from assay.guard import Verdict, default_guard
 from assay.report import Section
 from assay.storage import load, save
 
@@ -24,8 +24,9 @@ SHOWN = 8
 def shipped(setting: Setting) -> Section:
     """A guard saved, loaded as a service would, and shown known and unknown digits."""
     network = setting.favourite
-    monitor = monitors.Energy().fit(network.observe(setting.train))
-    guard = Guard(network, monitor).calibrate(network.observe(setting.validation), FALSE_ALARM_RATE)
+    guard = default_guard(
+        network, setting.validation, FALSE_ALARM_RATE, train=setting.train, seed=setting.seed
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "guard.safetensors"
         save(guard, path)
@@ -42,13 +43,14 @@ def shipped(setting: Setting) -> Section:
     )
     wrong = table.iloc[1:][["inputs", "cancelled"]].sum()
     words = (
-        "The small CNN goes into operation with an Energy monitor; besides the network's weights that takes "
-        f"a file of {size / 1000:.1f} kB. It answers, and the guard cancels answers it doubts. Of "
+        "The small CNN goes into operation with the default guard, which watches its input, its features and "
+        f"its output; besides the network's weights that takes a file of {size / 1000:,.0f} kB. It answers, "
+        "and the guard cancels answers it doubts. Of "
         f"{wrong['inputs']} wrong answers it cancels "
         f"{wrong['cancelled']} ({wrong['cancelled'] / wrong['inputs']:.0%}); the price is "
         f"{table['cancelled'][0]} of {table['inputs'][0]} right ones "
         f"({table['cancelled'][0] / table['inputs'][0]:.0%}; promised on inputs like those it was calibrated "
-        f"on: at most {FALSE_ALARM_RATE:.0%})."
+        f"on: at most {FALSE_ALARM_RATE:.0%}). {_why(unknown)}"
     )
     advice = (
         "Decide what a cancelled answer means in your system (ask a person, stop, fall back), and calibrate "
@@ -63,6 +65,13 @@ def shipped(setting: Setting) -> Section:
         table,
         advice=advice,
     )
+
+
+def _why(verdict: Verdict) -> str:
+    """Who raised the alarms, in words."""
+    first = Counter(reason.partition(", ")[0] for reason in verdict.reasons if reason)
+    said = ", ".join(f"{name} in {count}" for name, count in first.most_common())
+    return f"What raised the alarm on the unknown digit, the strongest first: {said or 'nothing'}."
 
 
 def _cancelled_row(name: str, alarm: torch.Tensor) -> dict[str, object]:

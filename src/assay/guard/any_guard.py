@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
+from assay.guard.alarm_stream import AlarmStream
 from assay.guard.verdict import Answer, Verdict
 from assay.trace import Trace
 
@@ -16,6 +17,17 @@ class AnyGuard(ABC):
     def __call__(self, inputs: Any) -> Verdict:
         """Predict and judge a batch of inputs."""
         return self.answer(inputs).verdict
+
+    calibration: dict[str, Any]
+    """How the threshold was set, and what it promises; empty for a threshold of your own."""
+
+    def stream(self, k: int = 3, of: int = 5, **options: Any) -> AlarmStream:
+        """An alarm over time, for rows that come one after another; `options` are those of `AlarmStream`.
+
+        k of n: at least `k` alarms among the last `of` rows. With `rows_per_hour` and `false_alarms_per_hour`
+        instead a sequential test on the scores, which keeps that rate on clean data.
+        """
+        return AlarmStream(self, k=k, of=of, **options)
 
     @abstractmethod
     def answer(self, inputs: Any) -> Answer:
@@ -42,6 +54,11 @@ class AnyGuard(ABC):
     @abstractmethod
     def separable(self) -> bool:
         """Whether network and monitor can be run and timed apart, as the benchmark does."""
+
+    @property
+    @abstractmethod
+    def members(self) -> tuple[str, ...]:
+        """The names of the monitors that may raise the alarm: `verdict.reasons` uses them."""
 
     @property
     @abstractmethod

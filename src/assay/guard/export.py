@@ -32,6 +32,8 @@ VERSION = 1
 """Version of the names of outputs and metadata."""
 
 OUTPUTS = ("logits", "score", "alarm")
+EVIDENCE = "evidence"
+"""Output of a guard whose monitor is a combination: each member's evidence (rows, members)."""
 FEATURES = "features/"
 METADATA = "assay"
 COMPARED = 3
@@ -50,7 +52,7 @@ def write_graph(
     single = _in_single_precision(guard)
     network = single.network.graph(_repeated(inputs, 2), _layers(guard, features))
     judge = _judge(single, network, _repeated(inputs, 2), features)
-    model = joined(network, judge, [f"{FEATURES}{layer}" for layer in network.layers] if features else [])
+    model = joined(network, judge, _further_outputs(guard, network, features))
     _describe(model, guard)
     content = _serialised(model)
 
@@ -80,13 +82,15 @@ class Judge(nn.Module):
             name: self.network.read(name, part, inputs) for name, part in zip(self.names, layers, strict=True)
         }
         trace = Trace(logits, features, inputs=inputs, outputs=LOGITS)
-        score = self.guard.monitor.score(trace)
+        score, evidence = self.guard.monitor.score_and_evidence(trace)
         # Zero times what is not finite is NaN: no row with such a value passes.
         watched = [logits, *(features[name] for name in self.guard.monitor.layers), *tensors]
         for part in watched:
             if part.is_floating_point():
                 score = score + (part.flatten(1) * 0).sum(dim=1).double()
-        return logits, score, ~self._passes(score, trace), *(features.values() if self.features else ())
+        found = (logits, score, ~self._passes(score, trace))
+        evident = () if evidence is None else (evidence,)
+        return *found, *evident, *(features.values() if self.features else ())
 
     def _passes(self, score: Tensor, trace: Trace) -> Tensor:
         threshold = self.guard.decided_threshold()
@@ -138,7 +142,7 @@ def _check(guard: "Guard") -> None:
             f"expected a monitor that is a function of logits, features and inputs, got "
             f"{type(guard.monitor).__name__}: {guard.monitor.obstacle}; export a guard with another monitor"
         )
-    if guard.monitor.needs.inputs and guard.network.embeds:
+    if guard.monitor.needs.inputs and not guard.monitor.needs.encoded and guard.network.embeds:
         raise InputError(
             f"expected a monitor that reads logits or features, got {type(guard.monitor).__name__}, which "
             "reads embedded inputs; export a guard with another monitor"
@@ -181,12 +185,18 @@ def _layers(guard: "Guard", features: bool) -> tuple[str, ...]:
     return guard.network.layers if features else guard.monitor.layers
 
 
+def _further_outputs(guard: "Guard", network: NetworkGraph, features: bool) -> list[str]:
+    """Names of the outputs besides logits, score and alarm."""
+    evidence = [EVIDENCE] if guard.monitor.member_names else []
+    return evidence + [f"{FEATURES}{layer}" for layer in network.layers if features]
+
+
 def _judge(guard: "Guard", network: NetworkGraph, example: Inputs, features: bool) -> Any:
     named = {"": example} if isinstance(example, Tensor) else dict(example)
     layers = list(network.layers)
     module = Judge(guard, network, list(named), features)
     inputs = ["output", *(f"layer/{name}" for name in layers), *(f"input/{n}" for n in range(len(named)))]
-    outputs = [*OUTPUTS, *(f"{FEATURES}{name}" for name in layers if features)]
+    outputs = [*OUTPUTS, *_further_outputs(guard, network, features)]
     opset = network.opset if OPSET <= network.opset <= NEWEST else NEWEST
     arguments = [network.shown[""], *(network.shown[name] for name in layers), *named.values()]
     try:
@@ -220,6 +230,7 @@ def _describe(model: Any, guard: "Guard") -> None:
         "threshold": guard.decided_threshold().tolist(),
         "calibration": guard.calibration,
         "layers": list(guard.monitor.layers),
+        "members": list(guard.members),
         "network": guard.network.fingerprint,
         "fingerprint": guard.fingerprint,
     }

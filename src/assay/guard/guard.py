@@ -13,7 +13,9 @@ from scipy.stats import beta
 from torch import Tensor
 
 from assay.errors import InputError, NotFittedError, UndecidedError
+from assay.guard.alarm_stream import TAIL_LEVEL, TAILS
 from assay.guard.any_guard import AnyGuard
+from assay.guard.group_threshold import group_numbers, group_threshold, promise
 from assay.guard.input_verdict import (
     InputVerdict,
     PerInput,
@@ -24,7 +26,7 @@ from assay.guard.input_verdict import (
 from assay.guard.verdict import Answer, Verdict
 from assay.identity import digest
 from assay.monitors.monitor import Monitor
-from assay.network import Network, all_finite
+from assay.network import ENCODED, KeepInputs, Network, all_finite
 from assay.statistics import check_level
 from assay.storage import storable
 from assay.trace import Inputs, Trace
@@ -78,6 +80,7 @@ class Guard(AnyGuard):
         *,
         per_class: bool = False,
         level: float | None = None,
+        groups: Any = None,
     ) -> Self:
         """Set the threshold so that in distribution at most `false_alarm_rate` of inputs raise the alarm.
 
@@ -88,6 +91,9 @@ class Guard(AnyGuard):
         takes the threshold of all, and `calibration` lists it. Do not pass the Trace that the monitor was
         fitted on.
 
+        `groups` says of every row which track, patient or device it came from: the rate then holds on average
+        over new groups (`group_threshold`). `calibration["promise"]` says what is promised.
+
         Where inputs have several rows, the rate holds for rows up to the number of inputs, since rows of one
         input are alike, and exactly for inputs, among those that have a row.
         """
@@ -95,19 +101,16 @@ class Guard(AnyGuard):
             raise InputError(f"expected a false_alarm_rate between 0 and 1, got {false_alarm_rate}")
         if level is not None:
             check_level(level)
+        if per_class and groups is not None:
+            raise InputError("expected per_class or groups, got both; calibrate with one of them")
         if trace.source is not None and trace.ignored:
             raise InputError(
                 f"expected a Trace with every row, as the guard meets them, got one without {trace.ignored} "
                 "whose labels were to be ignored; observe the inputs without their labels"
             )
         scores = self.scores(trace)
-        overall = _conformal_threshold(scores, false_alarm_rate, level)
-        if not math.isfinite(overall):
-            finite = int(torch.isfinite(scores).sum())
-            raise UndecidedError(
-                f"expected enough finite scores for a false alarm rate of {false_alarm_rate:g}, got {finite} "
-                f"of {len(scores)}; calibrate on more data, or allow more false alarms"
-            )
+        known = None if groups is None else group_numbers(groups, len(scores))
+        overall = _finite_threshold(scores, known, false_alarm_rate, level)
         threshold, pooled = torch.tensor(overall, dtype=torch.float64), []
         if per_class:
             split = _class_thresholds(trace, scores, false_alarm_rate, level)
@@ -122,8 +125,11 @@ class Guard(AnyGuard):
             "rows": len(scores),
             "rank": _conformal_rank(len(scores), false_alarm_rate, level),
             "pooled_classes": pooled,
+            "groups": None if known is None else int(known.max()) + 1,
+            "tails": _tails(scores, known),
             **over_inputs,
         }
+        self.calibration["promise"] = promise(self.calibration)
         return self
 
     def answer(self, inputs: Any) -> Answer:
@@ -137,30 +143,38 @@ class Guard(AnyGuard):
 
     def observe(self, inputs: Any) -> Trace:
         """The network's half of a call: a Trace with everything that the monitor and the alarm need."""
-        keep_inputs = self.monitor.needs.inputs or not self.network.embeds
-        return self.network.observe(inputs, keep_inputs=keep_inputs, allow_nonfinite=True)
+        return self.network.observe(inputs, keep_inputs=self._kept_inputs, allow_nonfinite=True)
 
     def judge(self, trace: Trace) -> Verdict:
         """The monitor's half of a call: scores and alarms for a Trace."""
         threshold = self.decided_threshold()
-        scores = self.scores(trace)
+        scores, evidence = self._scored(trace)
         alarm = self._alarm(trace, scores, threshold)
-        if trace.source is None:
-            return Verdict(trace.predictions, scores, alarm)
-        return Verdict(trace.predictions, scores, alarm, trace.source, self._on_inputs(trace, scores, alarm))
+        whole = None if trace.source is None else self._on_inputs(trace, scores, alarm)
+        return Verdict(
+            trace.predictions, scores, alarm, trace.source, whole, evidence=evidence, members=self.members
+        )
 
     def scores(self, trace: Trace) -> Tensor:
         """The monitor's scores; NaN for every row in which anything is not finite."""
+        return self._scored(trace)[0]
+
+    def _scored(self, trace: Trace) -> tuple[Tensor, Tensor | None]:
+        """Scores and, of a combination, the members' evidence (N, members); NaN for rows not finite."""
         rows = [trace.logits, *(trace.layer(layer) for layer in self.monitor.layers)]
         inputs = _floating_inputs(trace)
         if all(map(all_finite, (*rows, *inputs))):
-            return self.monitor.score(trace)
+            return self.monitor.score_and_evidence(trace)
         finite = torch.stack([*map(_finite, rows), *(trace.of_inputs(_finite(part)) for part in inputs)])
         judged = finite.all(dim=0)
         scores = torch.full((len(trace),), torch.nan, dtype=torch.float64)
+        names = self.monitor.member_names
+        evidence = torch.full((len(trace), len(names)), torch.nan, dtype=torch.float64) if names else None
         if judged.any():
-            scores[judged] = self.monitor.score(trace[judged])
-        return scores
+            scores[judged], found = self.monitor.score_and_evidence(trace[judged])
+            if evidence is not None and found is not None:
+                evidence[judged] = found
+        return scores, evidence
 
     def export(self, path: str | os.PathLike[str], example: Any = None, *, features: bool = False) -> None:
         """Write network and monitor to `path` as one ONNX graph: inputs in; logits, score and alarm out.
@@ -185,6 +199,13 @@ class Guard(AnyGuard):
         return wider
 
     @property
+    def _kept_inputs(self) -> KeepInputs:
+        needs = self.monitor.needs
+        if needs.inputs and needs.encoded:
+            return ENCODED
+        return needs.inputs or not self.network.embeds
+
+    @property
     def layers(self) -> tuple[str, ...]:
         return self.network.layers
 
@@ -195,6 +216,10 @@ class Guard(AnyGuard):
     @property
     def monitor_name(self) -> str:
         return type(self.monitor).__name__
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return self.monitor.member_names or (self.monitor_name,)
 
     @property
     def network_fingerprint(self) -> str:
@@ -271,6 +296,34 @@ class Guard(AnyGuard):
                 f"expected one threshold, or one for each of {classes} classes, got {len(self.threshold)}; "
                 "calibrate the guard instead"
             )
+
+
+def _finite_threshold(scores: Tensor, groups: Tensor | None, rate: float, level: float | None) -> float:
+    """The threshold, or an error where there are too few rows or groups for one."""
+    threshold = _threshold(scores, groups, rate, level)
+    if math.isfinite(threshold):
+        return threshold
+    counted = "" if groups is None else f" in {int(groups.max()) + 1} groups"
+    raise UndecidedError(
+        f"expected enough finite scores for a false alarm rate of {rate:g}, got "
+        f"{int(torch.isfinite(scores).sum())} of {len(scores)}{counted}; calibrate on more data, or allow "
+        "more false alarms"
+    )
+
+
+def _threshold(scores: Tensor, groups: Tensor | None, rate: float, level: float | None) -> float:
+    """The threshold that keeps the rate over rows, or over groups; infinity if no finite one does."""
+    if groups is None:
+        return _conformal_threshold(scores, rate, level)
+    return group_threshold(scores, groups, rate, level)
+
+
+def _tails(scores: Tensor, groups: Tensor | None) -> list[tuple[float, float]]:
+    """(score, chance): a clean row is above the score with at most that chance, for all of them at once with
+    probability TAIL_LEVEL over calibration sets; for tests over time."""
+    level = 1 - (1 - TAIL_LEVEL) / len(TAILS)
+    found = [(_threshold(scores, groups, chance, level), chance) for chance in TAILS]
+    return [(score, chance) for score, chance in found if math.isfinite(score)]
 
 
 def _class_thresholds(trace: Trace, scores: Tensor, rate: float, level: float | None) -> Tensor:

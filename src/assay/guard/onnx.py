@@ -13,7 +13,7 @@ from torch import Tensor
 
 from assay.errors import InputError, UndecidedError
 from assay.guard.any_guard import AnyGuard
-from assay.guard.export import FEATURES, METADATA, OUTPUTS, VERSION
+from assay.guard.export import EVIDENCE, FEATURES, METADATA, OUTPUTS, VERSION
 from assay.guard.verdict import Answer, Verdict
 from assay.network.batches import encoded
 from assay.network.onnx import OnnxSession
@@ -45,7 +45,8 @@ class OnnxGuard(AnyGuard):
                 f"{VERSION}; upgrade assay"
             )
         features = [name for name in graph.outputs if name.startswith(FEATURES)]
-        self.session = OnnxSession(graph, [*OUTPUTS, *features])
+        self.evident = EVIDENCE in graph.outputs and "members" in self.metadata
+        self.session = OnnxSession(graph, [*OUTPUTS, *([EVIDENCE] if self.evident else []), *features])
 
     def answer(self, inputs: Any) -> Answer:
         """Predict and judge in one pass; the Trace contains the outputs of the file."""
@@ -54,7 +55,13 @@ class OnnxGuard(AnyGuard):
         outputs = self.session(tensors) if isinstance(tensors, Tensor) else self.session(**tensors)
         features = {layer: outputs[f"{FEATURES}{layer}"] for layer in self.layers}
         trace = Trace(outputs["logits"].float(), features, outputs=LOGITS)
-        verdict = Verdict(trace.predictions, outputs["score"], outputs["alarm"].to(torch.bool))
+        verdict = Verdict(
+            trace.predictions,
+            outputs["score"],
+            outputs["alarm"].to(torch.bool),
+            evidence=outputs[EVIDENCE] if self.evident else None,
+            members=self.members,
+        )
         return Answer(verdict, trace, perf_counter() - start, 0.0)
 
     def judge(self, trace: Trace) -> Verdict:
@@ -85,6 +92,14 @@ class OnnxGuard(AnyGuard):
     @property
     def monitor_name(self) -> str:
         return str(self.metadata["monitor"]).partition("(")[0]
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return tuple(self.metadata.get("members", (self.monitor_name,)))
+
+    @property
+    def calibration(self) -> dict[str, Any]:  # type: ignore[override]
+        return dict(self.metadata["calibration"])
 
     @property
     def network_fingerprint(self) -> str:

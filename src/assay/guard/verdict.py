@@ -1,6 +1,9 @@
 """Verdict: the predictions, scores and alarms of a guard."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 from torch import Tensor
@@ -12,6 +15,9 @@ from assay.trace import Trace
 
 CANCELLED = -1
 """The value in `accepted_predictions` where the guard raised the alarm."""
+
+NOT_FINITE = "not finite"
+"""The reason where an input, a logit, a feature or a score is NaN or infinite."""
 
 
 @storable("Verdict")
@@ -28,6 +34,9 @@ class Verdict:
     alarm: Tensor
     source: Tensor | None = None
     per_input: InputVerdict | None = None
+    evidence: Tensor | None = None
+    """(N, members): each member's own evidence, -ln of its p-value; None where there is one monitor."""
+    members: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.alarm)
@@ -37,16 +46,38 @@ class Verdict:
         """The predictions, with `CANCELLED` (-1) where the alarm was raised."""
         return self.predictions.masked_fill(self.alarm, CANCELLED)
 
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Which members raised the alarm, row by row: the one with the most evidence, and every other with at
+        least half as much, in that order. Empty where there is no alarm."""
+        alarm = self.alarm.tolist()
+        if self.evidence is None:
+            name = self.members[0] if self.members else "monitor"
+            return tuple(name if raised else "" for raised in alarm)
+        return tuple(
+            _objectors(self.members, row) if raised else ""
+            for raised, row in zip(alarm, self.evidence.tolist(), strict=True)
+        )
+
     @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per prediction; `per_input.to_frame()` has a row per input."""
-        columns = {} if self.source is None else {"source": self.source.numpy()}
+        columns: dict[str, Any] = {} if self.source is None else {"source": self.source.numpy()}
         columns |= {
             "prediction": self.predictions.numpy(),
             "score": self.scores.numpy(),
             "alarm": self.alarm.numpy(),
+            "reasons": list(self.reasons),
         }
         return pd.DataFrame(columns)
+
+
+def _objectors(members: Sequence[str], evidence: Sequence[float]) -> str:
+    if not all(map(math.isfinite, evidence)):
+        return NOT_FINITE
+    most = max(evidence)
+    order = sorted(zip(evidence, members, strict=True), key=lambda pair: -pair[0])
+    return ", ".join(name for own, name in order if own >= most / 2)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from assay.monitors.gaussian_interval import GaussianInterval
 from assay.monitors.gen import GEN
 from assay.monitors.grad_norm import GradNorm
 from assay.monitors.input_range import InputRange
+from assay.monitors.input_statistics import InputStatistics
 from assay.monitors.kl_matching import KLMatching
 from assay.monitors.knn import KNN
 from assay.monitors.mahalanobis import Mahalanobis
@@ -61,6 +62,7 @@ __all__ = [
     "GaussianInterval",
     "GradNorm",
     "InputRange",
+    "InputStatistics",
     "KLMatching",
     "Mahalanobis",
     "MaxLogit",

@@ -2,25 +2,32 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
+from typing import Any, Self
 
 import numpy as np
 import torch
+from scipy.optimize import brentq
 from torch import Tensor
 
 from assay.errors import InputError
 from assay.monitors.metadata import Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.joint_fit import fit_together
+from assay.monitors.parts.reference_scores import evidence_of, fitted_tail
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
 from assay.monitors.parts.row_sample import TraceSample
+from assay.monitors.parts.upper_gamma import log_upper_gamma
 from assay.network.graph import under_tracer
 from assay.trace import Trace
 
-COMBINE = ("fisher", "mean")
+COMBINE = ("fisher", "brown", "cauchy", "harmonic", "mean")
+
+_LARGEST = 700.0  # evidence whose exponential is finite
 
 
 class _Combination(Monitor):
@@ -31,8 +38,9 @@ class _Combination(Monitor):
     a random share `held_out` of the data given to `fit`, at most `limit` of them. Members are fitted in
     place, in one pass over a stream. With prefit=True they are already fitted and all rows are reference.
 
-    No p-value is below 1 / (n + 1), so scores beyond the reference tie: raise `limit` where the order of
-    extremes matters. A member's score that is not a number makes the combination's so, which is an alarm.
+    Beyond the largest reference score an extreme-value tail goes on (`reference_scores.py`), so that far
+    scores do not tie; with tail=False no p-value is below 1 / (n + 1). A member's score that is not a number
+    makes the combination's so, which is an alarm. `names` are those of the members, by default their classes.
     """
 
     metadata = Metadata(
@@ -46,6 +54,8 @@ class _Combination(Monitor):
         self,
         members: Sequence[Monitor],
         *,
+        names: Sequence[str] = (),
+        tail: bool = True,
         limit: int | None = 1000,
         held_out: float = 0.2,
         prefit: bool = False,
@@ -60,12 +70,19 @@ class _Combination(Monitor):
         if not 0 < held_out < 1:
             raise InputError(f"expected held_out between 0 and 1, got {held_out}")
         self.members = list(members)
+        self.names = _checked_names(names, self.members)
+        self.tail = tail
         self.limit = checked_limit(limit)
         self.held_out = held_out
         self.prefit = prefit
         self.seed = seed
 
     reference_: list[Tensor]
+    tails_: list[Tensor | None]
+
+    @property
+    def member_names(self) -> tuple[str, ...]:
+        return tuple(self.names)
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -85,9 +102,18 @@ class _Combination(Monitor):
         return super().nbytes + sum(member.nbytes for member in self.members)
 
     def p_values(self, trace: Trace) -> Tensor:
-        """The members' own p-values, (members, N): which of them objects."""
+        """The members' own p-values, (members, N)."""
+        return torch.exp(-self.evidence(trace))
+
+    def evidence(self, trace: Trace) -> Tensor:
+        """-ln of the members' own p-values, (members, N): which of them objects, and how much."""
+        self._check_fitted()
         scores = [member.score(trace) for member in self.members]
-        return torch.stack(list(map(_p_values, scores, self.reference_)))
+        return torch.stack(list(map(evidence_of, scores, self.reference_, self.tails_)))
+
+    def score_and_evidence(self, trace: Trace) -> tuple[Tensor, Tensor | None]:
+        found = self.evidence(trace)
+        return self.combined(found), found.T
 
     def _fit(self, traces: Iterator[Trace]) -> None:
         scores = self._streamed_scores(traces) if self.prefit else self._held_out_scores(traces)
@@ -97,14 +123,19 @@ class _Combination(Monitor):
                     f"expected finite scores of {member!r} on normal rows, got NaN or infinity; leave it out"
                 )
         self.reference_ = [found.sort().values for found in scores]
+        self.tails_ = [fitted_tail(found) if self.tail else None for found in self.reference_]
+        self._weigh(torch.stack(list(map(evidence_of, scores, self.reference_, self.tails_))))
         self.remedy_ = "; ".join(member.remedy_ for member in self.members if member.remedy_)
 
     def _score(self, trace: Trace) -> Tensor:
-        return self._combined(self.p_values(trace))
+        return self.combined(self.evidence(trace))
 
     @abstractmethod
-    def _combined(self, p_values: Tensor) -> Tensor:
-        """-ln of the combined p-value, from p-values (members, N)."""
+    def combined(self, evidence: Tensor) -> Tensor:
+        """The scores: -ln of the combined p-value, from the members' evidence (members, N)."""
+
+    def _weigh(self, evidence: Tensor) -> None:
+        """Learn from the evidence (members, n) of the reference rows how members depend on each other."""
 
     def _streamed_scores(self, traces: Iterator[Trace]) -> list[Tensor]:
         reservoirs = [Reservoir(self.limit, self.seed) for _ in self.members]
@@ -123,6 +154,14 @@ class _Combination(Monitor):
                 "fit on more data, or fit the members first and pass prefit=True"
             )
         return [member.score(reference) for member in self.members]
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        parameters, fitted = dict(state["parameters"]), dict(state["fitted"])
+        if "tail" not in parameters:  # files from before there were tails
+            parameters["tail"] = False
+            fitted["tails_"] = [None] * len(fitted.get("reference_", []))
+        return super().from_state({"parameters": parameters, "fitted": fitted})
 
     def _forget(self) -> None:
         super()._forget()
@@ -147,8 +186,8 @@ class AnyOf(_Combination):
 
     metadata = replace(_Combination.metadata, score="-ln(smallest p-value × number of members)")
 
-    def _combined(self, p_values: Tensor) -> Tensor:
-        return -(p_values.amin(dim=0) * len(p_values)).log()
+    def combined(self, evidence: Tensor) -> Tensor:
+        return evidence.amax(dim=0) - math.log(len(evidence))
 
 
 class AllOf(_Combination):
@@ -156,16 +195,26 @@ class AllOf(_Combination):
 
     metadata = replace(_Combination.metadata, score="-ln(largest p-value)")
 
-    def _combined(self, p_values: Tensor) -> Tensor:
-        return -p_values.amax(dim=0).log()
+    def combined(self, evidence: Tensor) -> Tensor:
+        return evidence.amin(dim=0)
 
 
 class Standardised(_Combination):
-    """One monitor on the scale of p-values, or several weighed together.
+    """One monitor on the scale of p-values, or several weighed together. One member: p = p_1 in all.
 
-    combine="fisher": p = P(chi2 with 2M degrees > -2 sum_m ln p_m) (Fisher 1932), a p-value if members are
-    independent; dependent members make it too small, so let Guard calibrate the threshold. combine="mean":
-    p = 2 mean_m p_m, a p-value under any dependence (Vovk and Wang 2020). One member: p = p_1 in both.
+    `combine` is one of:
+
+    - "fisher": p = P(chi2 with 2M degrees > -2 sum_m ln p_m) (Fisher 1932), a p-value if members are
+      independent. Members that agree make it too small: let Guard calibrate the threshold.
+    - "brown": the same sum against a scaled chi-square with the variance that the sum has over the reference
+      rows (Brown 1975; from data: Poole et al. 2016). It corrects for members that agree. The order is
+      Fisher's, so a Guard calibrated on either raises the same alarms.
+    - "cauchy": the mean of cot(pi p_m), which is Cauchy distributed for independent members, and nearly so in
+      the tail for others (Liu and Xie 2020). The largest p-value counts as n / (n + 1), not 1.
+    - "harmonic": the harmonic mean of the p_m (Wilson 2019), times the factor that makes it a p-value under
+      any dependence (Vovk and Wang 2020, Proposition 9). With `weights`, w_m once they add up to 1, it is
+      1 / sum_m (w_m / p_m), at least the plain one over M max_m w_m: the factor grows by that much.
+    - "mean": p = 2 mean_m p_m, a p-value under any dependence (Vovk and Wang 2020).
     """
 
     metadata = replace(
@@ -175,12 +224,18 @@ class Standardised(_Combination):
         year=1932,
     )
 
+    variance_: float
+    """Of the sum of evidence over the reference rows; the number of members if they are independent."""
+
     def __init__(
         self,
         members: Sequence[Monitor] | Monitor,
         *,
         combine: str = "fisher",
+        weights: Sequence[float] = (),
         limit: int | None = 1000,
+        names: Sequence[str] = (),
+        tail: bool = True,
         held_out: float = 0.2,
         prefit: bool = False,
         seed: int = 0,
@@ -189,30 +244,114 @@ class Standardised(_Combination):
             raise InputError(f"expected combine to be one of {list(COMBINE)}, got {combine!r}")
         super().__init__(
             [members] if isinstance(members, Monitor) else members,
+            names=names,
+            tail=tail,
             limit=limit,
             held_out=held_out,
             prefit=prefit,
             seed=seed,
         )
         self.combine = combine
+        self.weights = _checked_weights(weights, combine, len(self.members))
 
-    def _combined(self, p_values: Tensor) -> Tensor:
-        count = len(p_values)
-        if self.combine == "mean":
-            return -p_values.mean(dim=0).log() - math.log(min(count, 2))
-        # P(chi2_2M > 2 h) is the regularised upper incomplete gamma function Q(M, h).
-        evidence = -p_values.log().sum(dim=0)
-        if under_tracer():  # Q(M, h) = exp(-h) sum_{k < M} h^k / k!, for whole M
-            terms = [evidence**k / math.factorial(k) for k in range(count)]
-            return evidence - torch.stack(terms).sum(dim=0).log()
-        p_value: Tensor = torch.special.gammaincc(torch.full_like(evidence, count), evidence)
-        return -p_value.log()
+    def combined(self, evidence: Tensor) -> Tensor:
+        return {
+            "fisher": _fisher,
+            "brown": self._brown,
+            "cauchy": self._cauchy,
+            "harmonic": self._harmonic,
+            "mean": _mean,
+        }[self.combine](evidence)
+
+    def _weigh(self, evidence: Tensor) -> None:
+        # Evidence of a p-value has variance 1; only how members go together is read from the rows.
+        together = torch.cov(evidence, correction=0).reshape(len(evidence), -1)
+        self.variance_ = len(evidence) + float(together.sum() - together.diagonal().sum())
+
+    def _brown(self, evidence: Tensor) -> Tensor:
+        # The sum has mean M and variance v: as much as v / M times a Gamma(M^2 / v) variable.
+        count = len(evidence)
+        variance = max(self.variance_, 0.1 * count)  # members that nearly cancel out
+        return -log_upper_gamma(count**2 / variance, evidence.sum(dim=0) * count / variance)
+
+    def _harmonic(self, evidence: Tensor) -> Tensor:
+        count = len(evidence)
+        weights = self.weights or [1.0] * count
+        shares = [weight / sum(weights) for weight in weights]
+        factor = _harmonic_factor(count) * count * max(shares)
+        logarithms = torch.tensor([math.log(share) for share in shares], dtype=torch.float64)
+        return (evidence + logarithms[:, None]).logsumexp(dim=0) - math.log(factor)
+
+    def _cauchy(self, evidence: Tensor) -> Tensor:
+        least = math.log1p(1 / min(map(len, self.reference_)))
+        angles = math.pi * torch.exp(-evidence.clamp(min=least, max=_LARGEST))
+        mean = _cotangent(angles).mean(dim=0)
+        return math.log(math.pi) - _angle(mean).log()
 
 
-def _p_values(scores: Tensor, reference: Tensor) -> Tensor:
-    if under_tracer():  # graphs have no search; a count over the reference says the same
-        at_least = (reference >= scores[:, None]).sum(dim=1)
-    else:
-        at_least = len(reference) - torch.searchsorted(reference, scores)
-    p_values = (1 + at_least).double() / (len(reference) + 1)
-    return torch.where(torch.isnan(scores), torch.nan, p_values)
+def _cotangent(angles: Tensor) -> Tensor:
+    """For angles in (0, pi). Runtimes of ONNX have the tangent in single precision only: there the smallest
+    angles take the first terms of the series."""
+    if not under_tracer():
+        return 1 / torch.tan(angles)
+    return torch.where(angles < 1e-3, 1 / angles - angles / 3, 1 / torch.tan(angles.float()).double())
+
+
+def _angle(cotangents: Tensor) -> Tensor:
+    """The angle in (0, pi), to full relative precision near 0."""
+    if not under_tracer():
+        return torch.atan2(torch.ones_like(cotangents), cotangents)
+    wide = math.pi / 2 - torch.atan(cotangents.clamp(max=1e3).float()).double()
+    small = 1 / cotangents.clamp(min=1e3)
+    return torch.where(cotangents < 1e3, wide, small - small**3 / 3)
+
+
+def _fisher(evidence: Tensor) -> Tensor:
+    """-ln Q(M, h) of the sum h: Q(M, h) = exp(-h) sum_{k < M} h^k / k!, for whole M."""
+    total = evidence.sum(dim=0)
+    terms = [k * total.clamp(min=1e-300).log() - math.lgamma(k + 1) for k in range(len(evidence))]
+    return total - torch.stack(terms).logsumexp(dim=0)
+
+
+def _mean(evidence: Tensor) -> Tensor:
+    count = len(evidence)
+    return math.log(count) - (-evidence).logsumexp(dim=0) - math.log(min(count, 2))
+
+
+@cache
+def _harmonic_factor(count: int) -> float:
+    """The least factor that makes the harmonic mean of `count` p-values a p-value, however they depend:
+    (y + K)^2 / ((y + 1) K), with y > 0 such that y^2 = K ((y + 1) ln(y + 1) - y); 1 and 2 for K = 1 and 2."""
+    if count < 3:
+        return float(count)
+
+    def excess(y: float) -> float:
+        return y**2 - count * ((y + 1) * math.log1p(y) - y)
+
+    y = brentq(excess, 1e-3, 10.0 * count**2)
+    return float((y + count) ** 2 / ((y + 1) * count))
+
+
+def _checked_weights(weights: Sequence[float], combine: str, members: int) -> list[float]:
+    """The weights as numbers; empty where all weigh the same."""
+    values = [float(weight) for weight in weights]
+    if not values:
+        return []
+    if combine != "harmonic" or len(values) != members or not all(0 < value < math.inf for value in values):
+        raise InputError(
+            f"expected a positive weight for each of {members} members, and combine='harmonic', got {values} "
+            f"and {combine!r}"
+        )
+    return values
+
+
+def _checked_names(names: Sequence[str], members: Sequence[Monitor]) -> list[str]:
+    """The names, or those of the classes; numbered where a class occurs twice."""
+    found = list(names) or [type(member).__name__ for member in members]
+    if len(found) != len(members) or (names and len(set(found)) < len(found)):
+        raise InputError(f"expected a name of its own for each of {len(members)} members, got {found}")
+    counts = Counter(found)
+    return [
+        name if counts[name] == 1 else f"{name} {found[: place + 1].count(name)}"
+        for place, name in enumerate(found)
+    ]

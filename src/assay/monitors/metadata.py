@@ -36,6 +36,9 @@ class Needs:
     inputs_in_fit: bool = False
     """Whether `fit` reads them too."""
 
+    encoded: bool = False
+    """Whether inputs may come as the network encodes them, such as token ids without their embeddings."""
+
     forward: str = ""
     """Forward passes through a network per score, beyond the one that made the Trace."""
 
@@ -50,6 +53,7 @@ class Needs:
             labels=max(self.labels, other.labels),
             inputs=self.inputs or other.inputs,
             inputs_in_fit=self.inputs_in_fit or other.inputs_in_fit,
+            encoded=all(needs.encoded for needs in (self, other) if needs.inputs),
             forward=" + ".join(filter(None, (self.forward, other.forward))),
             backward=" + ".join(filter(None, (self.backward, other.backward))),
             user_code=self.user_code or other.user_code,

@@ -65,6 +65,15 @@ class Monitor(ABC):
         scores = self._traced_score(trace) if under_tracer() else self._score(trace)
         return scores.double()
 
+    def score_and_evidence(self, trace: Trace) -> tuple[Tensor, Tensor | None]:
+        """The scores and, of a combination, each member's evidence (N, members)."""
+        return self.score(trace), None
+
+    @property
+    def member_names(self) -> tuple[str, ...]:
+        """The names of the monitors that a combination is made of; none for any other."""
+        return ()
+
     @property
     def layers(self) -> tuple[str, ...]:
         """The layers whose features it reads."""

@@ -1,6 +1,8 @@
 """From a module and data to a Trace. Hooks, devices and `no_grad` are used nowhere else."""
 
 from assay.network.inputs import (
+    ENCODED,
+    KeepInputs,
     all_finite,
     in_single_precision,
     length,
@@ -13,7 +15,9 @@ from assay.network.network import Network
 from assay.network.prediction_rows import FunctionRows, PixelRows
 
 __all__ = [
+    "ENCODED",
     "FunctionRows",
+    "KeepInputs",
     "Network",
     "PixelRows",
     "all_finite",

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, fx, nn
 
+from assay.errors import InputError
 from assay.network.graph_sizes import let_sizes_be_traced
 from assay.network.heads import Operation, WeightedLayer, is_layer, last_layers
 from assay.network.taps import PENULTIMATE, Row, Taps, first_tensor
@@ -45,9 +46,14 @@ def has_script(module: nn.Module) -> bool:
     return any(isinstance(part, torch.jit.ScriptModule) for part in module.modules())
 
 
-def as_module(model: Any) -> Any:
-    """The module of an exported program; anything else as it is."""
-    return model.module() if type(model).__name__ == "ExportedProgram" else model
+def as_module(model: Any) -> nn.Module:
+    """The module of an exported program; any other module as it is."""
+    module = model.module() if type(model).__name__ == "ExportedProgram" else model
+    if not isinstance(module, nn.Module):
+        raise InputError(
+            f"expected a torch.nn.Module, got {type(module).__name__}; for a file use Network.from_onnx"
+        )
+    return module
 
 
 def watchable(module: nn.Module) -> list[str]:

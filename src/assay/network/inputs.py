@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -11,6 +11,10 @@ from assay.errors import InputError
 from assay.trace import Inputs
 
 SomeInputs = TypeVar("SomeInputs", bound=Inputs | list[str])
+
+ENCODED: Literal["encoded"] = "encoded"
+KeepInputs: TypeAlias = bool | Literal["encoded"]
+"""Whether a Trace keeps its inputs: embedded, or texts as token ids, without their embeddings."""
 
 Form: TypeAlias = dict[str, tuple[tuple[int, ...], torch.dtype]]
 """Shape and type of one row, by the name of the input; the name is "" where inputs are one tensor."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy, deepcopy
+from copy import copy
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from assay.data.dataset_items import Columns, Transform
 from assay.engine import progress
 from assay.errors import InputError
-from assay.identity import digest, module_identity
+from assay.identity import check_identity, digest, module_identity
 from assay.labels import IGNORED, class_numbers
 from assay.network.batches import Batches, encoded, first_weight, placed
 from assay.network.buffers import RowBuffer, owned
@@ -23,8 +23,19 @@ from assay.network.feature_pooling import Pool, check_pool, named_pool, pooled
 from assay.network.gathered_rows import BatchRows, GatheredRows
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.graph_modules import as_module
+from assay.network.half_precision import module_in_single_precision
 from assay.network.input_gradient import input_gradient
-from assay.network.inputs import HALF, Form, each, form_of, length, perturbable, replaced, scaled
+from assay.network.inputs import (
+    ENCODED,
+    Form,
+    KeepInputs,
+    each,
+    form_of,
+    length,
+    perturbable,
+    replaced,
+    scaled,
+)
 from assay.network.module_call import output_of
 from assay.network.output_reader import OutputReader
 from assay.network.prediction_rows import PredictionRows, RowFunction, prediction_rows
@@ -76,16 +87,9 @@ class Network(NetworkFactories):
         scale: float | None = None,
     ) -> None:
         module = as_module(module)
-        if not isinstance(module, nn.Module):
-            raise InputError(
-                f"expected a torch.nn.Module, got {type(module).__name__}; for a file use Network.from_onnx"
-            )
         if batch_size < 1:
             raise InputError(f"expected a batch_size of at least 1, got {batch_size}")
-        if identity is not None and not identity.strip():
-            raise InputError(
-                "expected an identity that says which model it is, got an empty one; name model and version"
-            )
+        check_identity(identity)
         if scale is not None and not (math.isfinite(scale) and scale > 0):
             raise InputError(f"expected a scale above 0, such as 255, got {scale}")
         check_pool(pool)
@@ -122,7 +126,7 @@ class Network(NetworkFactories):
     def observe(
         self,
         data: Any,
-        keep_inputs: bool = False,
+        keep_inputs: KeepInputs = False,
         *,
         batch_size: int | None = None,
         allow_nonfinite: bool = False,
@@ -133,31 +137,32 @@ class Network(NetworkFactories):
         `stream` takes.
 
         It takes the time of the batched forward pass and the memory of the Trace and one batch. Inputs that
-        came in one piece are kept without a copy. `transform` is called on the input of every item, such as
-        a PIL image. `columns` names inputs and labels of a dataset of dicts, where they are not found.
+        came in one piece are kept without a copy; keep_inputs="encoded" keeps texts as token ids, not as
+        embeddings. `transform` is called on the input of every item, such as a PIL image. `columns` names
+        inputs and labels of a dataset of dicts, where they are not found.
         """
         size = batch_size or self.batch_size
         fits = allow_nonfinite and isinstance(data, Tensor) and data.ndim and 0 < len(data) <= size
         if fits and transform is None:
             return self._observe_at_once(data, keep_inputs)
         batches = self.batches(data, size, allow_nonfinite, transform=transform, columns=columns)
-        kept = batches.whole if keep_inputs and not self.embeds else None
+        kept = batches.whole if keep_inputs and not self._embedded(keep_inputs) else None
         gathered = GatheredRows()
-        for inputs, rows in self._observed(progress(batches, "observing", len(batches))):
+        for inputs, rows in self._observed(progress(batches, "observing", len(batches)), keep_inputs):
             gathered.add(rows, inputs if keep_inputs and kept is None else None)
         return gathered.trace(kept, batches.ignored)
 
-    def _observe_at_once(self, data: Tensor, keep_inputs: bool) -> Trace:
+    def _observe_at_once(self, data: Tensor, keep_inputs: KeepInputs) -> Trace:
         """`observe` for one batch, without what only many need: for a guarded call on a single input."""
         raw = self.encode(data)
         with torch.no_grad():
             inputs = self.embed(raw)
             rows = self._batch_rows(inputs, self.layers)
         self.form = self.form or form_of(raw)
-        kept = each(inputs, owned) if self.embeds else raw
+        kept = each(inputs, owned) if self._embedded(keep_inputs) else raw
         return rows.on_its_own(kept if keep_inputs else None)
 
-    def stream(self, data: Any, keep_inputs: bool = False, **options: Any) -> Iterator[Trace]:
+    def stream(self, data: Any, keep_inputs: KeepInputs = False, **options: Any) -> Iterator[Trace]:
         """A Trace per batch, each made when it is asked for, so that memory does not grow with the data.
 
         `data` is any iterable of batches (a generator, a list, a WebLoader), or of items with a label each,
@@ -167,7 +172,7 @@ class Network(NetworkFactories):
         """
         batches = self.batches(data, **options)
         counted = 0
-        for inputs, rows in self._observed(batches):
+        for inputs, rows in self._observed(batches, keep_inputs):
             gathered = GatheredRows()
             gathered.add(rows, inputs if keep_inputs else None)
             yield gathered.trace(ignored=batches.ignored - counted)
@@ -198,16 +203,14 @@ class Network(NetworkFactories):
 
     def dropout_logits(self, inputs: Inputs, passes: int, seed: int) -> Tensor:
         """Logits (passes, N, classes) of as many thinned networks, each one dropout mask from `seed`."""
-        results = []
-        with torch.no_grad():
-            for number in range(passes):
-                logits = RowBuffer()
-                for part, _ in self.batches(inputs, allow_nonfinite=True):
-                    # Seeded per pass, not per batch: every batch meets the same thinned network.
-                    with thinned(self.module, seed * 10_007 + number):
-                        logits.add(self._batch_rows(self.embed(part), layers=()).logits)
-                results.append(logits.tensor())
-        return torch.stack(results)
+        return torch.stack([self._thinned_logits(inputs, seed * 10_007 + number) for number in range(passes)])
+
+    def _thinned_logits(self, inputs: Inputs, seed: int) -> Tensor:
+        logits = RowBuffer()
+        for part, _ in self.batches(inputs, allow_nonfinite=True):
+            with torch.no_grad(), thinned(self.module, seed):  # every batch meets the same thinned network
+                logits.add(self._batch_rows(self.embed(part), layers=()).logits)
+        return logits.tensor()
 
     def batches(
         self, data: Any, batch_size: int | None = None, allow_nonfinite: bool = False, **options: Any
@@ -266,17 +269,11 @@ class Network(NetworkFactories):
 
     def in_single_precision(self) -> "Network":
         """The same network with its weights in single precision, in a copy; itself if none are in half."""
-        module = uncompiled(self.module)
-        if not any(tensor.dtype in HALF for tensor in (*module.parameters(), *module.buffers())):
+        module = module_in_single_precision(uncompiled(self.module))
+        if module is None:
             return self
         single = copy(self)
-        try:
-            single.module = deepcopy(module).float()
-        except (RuntimeError, TypeError) as error:
-            raise InputError(
-                f"expected a module that can be copied to single precision, got {type(module).__name__} "
-                f"({error}); pass assay.Network(module.float())"
-            ) from error
+        single.module = module
         return single
 
     @property
@@ -306,14 +303,20 @@ class Network(NetworkFactories):
     def __repr__(self) -> str:
         return f"Network({type(self.module).__name__}, layers={self.layers})"
 
-    def _observed(self, batches: Iterable[tuple[Inputs, Any]]) -> Iterator[tuple[Inputs, BatchRows]]:
+    def _observed(
+        self, batches: Iterable[tuple[Inputs, Any]], keep_inputs: KeepInputs
+    ) -> Iterator[tuple[Inputs, BatchRows]]:
         """The inputs of every batch, as a Trace keeps them, and what the network did on them."""
         for raw, known in batches:
             inputs = self.embed(raw)
             with torch.no_grad():  # not around the yield, where the caller's own code runs
                 rows = self._batch_rows(inputs, self.layers).labelled(known, self.rows, self.ignore_index)
             self.form = self.form or form_of(raw)
-            yield inputs if self.embeds else raw, rows
+            yield inputs if self._embedded(keep_inputs) else raw, rows
+
+    def _embedded(self, keep_inputs: KeepInputs) -> bool:
+        """Whether a Trace keeps inputs in the form that can be differentiated."""
+        return self.embeds and keep_inputs != ENCODED
 
     def _batch_rows(self, inputs: Inputs, layers: Sequence[str]) -> BatchRows:
         """What the network does on one batch, on the module's device."""

@@ -1,6 +1,7 @@
 """Metrics of a guard in operation for Prometheus: one prefix, base units, never a label per neuron."""
 
 import math
+from collections import Counter as CountOf
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,6 +28,11 @@ class Metrics:
         )
         for decision in ("accepted", "cancelled"):
             self.predictions.labels(decision)
+        self.alarms = Counter(
+            "assay_alarms", "Alarms by the member with the most evidence", ["reason"], registry=registry
+        )
+        for member in watch.guard.members:
+            self.alarms.labels(member)
         self.requests = Counter(
             "assay_requests",
             "Requests by status: all for inference, others if refused",
@@ -54,6 +60,9 @@ class Metrics:
         cancelled = int(answer.verdict.alarm.sum())
         self.predictions.labels("cancelled").inc(cancelled)
         self.predictions.labels("accepted").inc(len(answer.verdict) - cancelled)
+        if cancelled:
+            for reason, count in CountOf(filter(None, answer.verdict.reasons)).items():
+                self.alarms.labels(reason.partition(", ")[0]).inc(count)
         self.model.observe(answer.model_seconds)
         self.monitor.observe(answer.monitor_seconds)
 

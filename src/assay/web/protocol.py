@@ -3,7 +3,7 @@
 import json
 import math
 import reprlib
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import torch
@@ -24,14 +24,21 @@ TYPES = {
     "FP64": np.float64,
 }
 TEXT = "BYTES"
-OUTPUTS = ("prediction", "score", "alarm", "logits", "source", "input_score", "input_alarm")
+OUTPUTS = ("prediction", "score", "alarm", "reasons", "logits", "source", "input_score", "input_alarm")
 """The last three where an input has several predictions: the input of each, and the verdict on inputs."""
+ON_REQUEST = ("logits", "reasons")
+"""Left out unless they are asked for; reasons come by themselves where a guard has several members."""
+LONGEST_REASON = 200
+"""Characters of a reason, at most: the names of all members."""
 LONGEST_NAME = 200
 """Characters in an input's name and in a request's id: both come back in answers and in the log."""
 MOST_AXES = 32
 LARGEST_SIZE = 2**31
 LONGEST_NUMBER = 26
 """Characters that JSON needs for one number at most: sign, 17 digits, point, exponent, comma and space."""
+
+Values: TypeAlias = Tensor | tuple[str, ...]
+"""Of one output: numbers, or texts."""
 
 
 def parse_request(body: bytes, most_rows: int) -> tuple[dict[str, Any], Any]:
@@ -67,15 +74,19 @@ def response_body(
             f"expected outputs of a guard whose inputs have one prediction each, got {missing}; ask for "
             f"{list(known)}"
         )
-    found = {name: known[name] for name in asked or known if name != "logits" or asked}
-    numbers = sum(values.numel() for values, _ in found.values())
-    if numbers * LONGEST_NUMBER > most_bytes:
+    left = ON_REQUEST if answer.verdict.evidence is None else ON_REQUEST[:1]
+    found = {name: known[name] for name in asked or known if name not in left or asked}
+    longest = sum(
+        values.numel() * LONGEST_NUMBER if isinstance(values, Tensor) else len(values) * LONGEST_REASON
+        for values, _ in found.values()
+    )
+    if longest > most_bytes:
         raise InputError(
-            f"expected an answer of at most {most_bytes} bytes, got {numbers} numbers of up to "
-            f"{LONGEST_NUMBER} each; send fewer rows or ask for fewer outputs"
+            f"expected an answer of at most {most_bytes} bytes, got one of up to {longest}; send fewer rows, "
+            "or ask for fewer outputs"
         )
     outputs = [
-        {"name": name, "datatype": kind, "shape": list(values.shape), "data": _json_values(values)}
+        {"name": name, "datatype": kind, "shape": _shape(values), "data": _json_values(values)}
         for name, (values, kind) in found.items()
     ]
     response: dict[str, Any] = {"model_name": model, "model_version": version, "outputs": outputs}
@@ -84,13 +95,14 @@ def response_body(
     return json.dumps(response, allow_nan=False).encode()
 
 
-def _outputs(answer: Answer) -> dict[str, tuple[Tensor, str]]:
+def _outputs(answer: Answer) -> dict[str, tuple[Values, str]]:
     """Everything an answer has, by the name of the output, with its datatype."""
     verdict = answer.verdict
-    found = {
+    found: dict[str, tuple[Values, str]] = {
         "prediction": (verdict.predictions, "INT64"),
         "score": (verdict.scores, "FP64"),
         "alarm": (verdict.alarm, "BOOL"),
+        "reasons": (verdict.reasons, TEXT),
         "logits": (answer.trace.logits, "FP32"),
     }
     if verdict.source is not None:
@@ -101,8 +113,14 @@ def _outputs(answer: Answer) -> dict[str, tuple[Tensor, str]]:
     return found
 
 
-def _json_values(values: Tensor) -> list[Any]:
+def _shape(values: Values) -> list[int]:
+    return list(values.shape) if isinstance(values, Tensor) else [len(values)]
+
+
+def _json_values(values: Values) -> list[Any]:
     """JSON has no NaN and no infinity: null stands for them."""
+    if not isinstance(values, Tensor):
+        return list(values)
     flat: list[Any] = values.flatten().tolist()
     if values.is_floating_point() and not torch.isfinite(values).all():
         return [value if np.isfinite(value) else None for value in flat]

@@ -261,6 +261,7 @@ class Service:
             {"name": "prediction", "datatype": "INT64", "shape": [-1]},
             {"name": "score", "datatype": "FP64", "shape": [-1]},
             {"name": "alarm", "datatype": "BOOL", "shape": [-1]},
+            {"name": "reasons", "datatype": "BYTES", "shape": [-1]},
             {"name": "logits", "datatype": "FP32", "shape": [-1, -1]},
         ]
         facts = {"name": self.name, "versions": [self.version], "platform": "assay_guard"}

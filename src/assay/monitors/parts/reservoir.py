@@ -12,22 +12,23 @@ class Reservoir:
 
     Every row draws one key; the rows with the smallest keys stay. Keys are drawn in row order, so one big
     batch and many small ones keep the same rows. Memory is at most `limit` rows plus a batch; None keeps
-    every row.
+    every row. `keys` are those of the rows kept; without a limit only if `keyed`.
     """
 
-    def __init__(self, limit: int | None, seed: int) -> None:
+    def __init__(self, limit: int | None, seed: int, keyed: bool = False) -> None:
         self._limit = checked_limit(limit)
+        self._keyed = keyed or limit is not None
         self._generator = np.random.default_rng(seed)
-        self._keys = torch.empty(0, dtype=torch.float64)
+        self.keys = torch.empty(0, dtype=torch.float64)
         self._parts: list[Tensor] = []
 
     def add(self, rows: Tensor) -> None:
         self._parts.append(rows)
-        if self._limit is None:
+        if not self._keyed:
             return
-        keys = torch.cat([self._keys, torch.from_numpy(self._generator.random(len(rows)))])
+        keys = torch.cat([self.keys, torch.from_numpy(self._generator.random(len(rows)))])
         kept = keys.argsort()[: self._limit].sort().values
-        self._keys = keys[kept]
+        self.keys = keys[kept]
         if len(kept) < len(keys):
             self._parts = [self.rows()[kept]]
 

@@ -1,0 +1,288 @@
+"""Is one guard good everywhere? The default guard beside every single monitor, on networks not chosen on.
+
+    python benchmarks/default_guard.py choose            # the candidates, on the two networks that decide
+    python benchmarks/default_guard.py measure           # the default guard, on all others; resumes
+    python benchmarks/default_guard.py table             # what was measured: one table, one figure
+
+Scenarios are those of `assay.build_scenarios`: for images the 19 transformations of the safety-monitor paper
+and FGSM, for tables and texts every fault of the library, at severities 1 and 5, and unknown inputs; a fifth
+of every scenario is untouched. Monitors are fitted on training rows and calibrated at 5 % on the reference;
+MCC is the paper's specific one (alarm against fault), "caught" the share of wrong answers (and of unknown
+inputs) under alarm. Means are over categories. Monitors that pytorch-ood has score as it does, which
+`tests/monitors` checks; its best is the best of those.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from subjects import CACHE, CHOOSING_GUARDS, SUBJECTS, Subject, chosen, subject
+
+import assay
+from assay import Guard, Trace, monitors
+from assay.benchmark import BenchmarkResult
+from assay.errors import InputError
+from assay.monitors import Monitor, Standardised
+
+FOLDER = CACHE.parent / "default_guard"
+DEFAULT = "default guard"
+FITTED = 8000
+"""Training rows that the monitors are fitted on, at most."""
+SPLITS = 200
+MEASURES = {"MCC": "specific_mcc", "caught": "overall_recall", "AUROC": "specific_auroc"}
+RATE = 0.05
+
+SINGLES: dict[str, Callable[[], Monitor]] = {
+    "MaxSoftmax": monitors.MaxSoftmax,
+    "MaxLogit": monitors.MaxLogit,
+    "Energy": monitors.Energy,
+    "Entropy": monitors.Entropy,
+    "GEN": monitors.GEN,
+    "KLMatching": monitors.KLMatching,
+    "OpenMax": monitors.OpenMax,
+    "Mahalanobis": lambda: monitors.Mahalanobis(estimator="oas"),
+    "RelativeMahalanobis": lambda: monitors.RelativeMahalanobis(estimator="oas"),
+    "KNN": monitors.KNN,
+    "NNGuide": monitors.NNGuide,
+    "ViM": monitors.ViM,
+    "SHE": monitors.SHE,
+    "ReAct": monitors.ReAct,
+    "ASH": monitors.ASH,
+    "SCALE": monitors.SCALE,
+    "DICE": monitors.DICE,
+    "FDBD": monitors.FDBD,
+    "NCI": monitors.NCI,
+    "GradNorm": monitors.GradNorm,
+    "ActivationBox": monitors.ActivationBox,
+    "GaussianInterval": monitors.GaussianInterval,
+    "InputStatistics": monitors.InputStatistics,
+}
+NOT_IN_PYTORCH_OOD = ("ActivationBox", "GaussianInterval", "InputStatistics")
+
+FEATURES: dict[str, Callable[[], list[Monitor]]] = {
+    "KNN": lambda: [monitors.KNN(k=10, limit=2000)],
+    "ViM": lambda: [monitors.ViM()],
+    "RelativeMahalanobis": lambda: [monitors.RelativeMahalanobis(estimator="oas")],
+    "KNN, RelativeMahalanobis": lambda: [
+        monitors.KNN(k=10, limit=2000),
+        monitors.RelativeMahalanobis(estimator="oas"),
+    ],
+}
+COMBINE = ("fisher", "cauchy", "harmonic", "mean")
+
+
+def training_rows(found: Subject) -> Any:
+    """At most FITTED of the rows the network learned from."""
+    order = torch.randperm(len(found.train[1]), generator=torch.Generator().manual_seed(0))
+    return chosen(found.train, order[:FITTED])
+
+
+def observed(found: Subject) -> tuple[Trace, Trace]:
+    """Traces to fit on and to calibrate on."""
+    return (
+        found.network.observe(training_rows(found), keep_inputs="encoded"),
+        found.network.observe(found.reference, keep_inputs="encoded"),
+    )
+
+
+def measured_guards(found: Subject) -> dict[str, Guard]:
+    """The default guard, and every single monitor that can be fitted."""
+    fitted, held = observed(found)
+    default = assay.default_guard(found.network, found.reference, RATE, train=training_rows(found))
+    return {DEFAULT: default} | dict(_single_guards(found, fitted, held))
+
+
+def _single_guards(found: Subject, fitted: Trace, held: Trace) -> Iterable[tuple[str, Guard]]:
+    own = {"InputStatistics": lambda: monitors.InputStatistics.of(found.network)}
+    for name, build in (SINGLES | own).items():
+        try:
+            yield name, Guard(found.network, build().fit(fitted)).calibrate(held, RATE)
+        except InputError as error:
+            print(f"{found.name}: {name} left out ({error})", flush=True)
+
+
+def candidates(found: Subject) -> dict[str, Guard]:
+    """Every combination that might become the default, with the members' own guards beside them."""
+    fitted, held = observed(found)
+    half = torch.arange(len(held)) % 2 == 0
+    made: dict[str, Guard] = {}
+    for name, build in FEATURES.items():
+        members = [monitors.InputStatistics.of(found.network), *build(), monitors.Entropy()]
+        members = [member.fit(fitted) for member in members]
+        inputs_half = [len(members) - 1, *[1] * (len(members) - 1)]
+        kinds = [(combine, Standardised(members, combine=combine, prefit=True)) for combine in COMBINE]
+        kinds.append(("any", monitors.AnyOf(members, prefit=True)))
+        kinds.append(("fisher without a tail", Standardised(members, tail=False, prefit=True)))
+        half_input = Standardised(members, combine="harmonic", weights=inputs_half, prefit=True)
+        kinds.append(("harmonic, half the input's", half_input))
+        for kind, monitor in kinds:
+            guard = Guard(found.network, monitor.fit(held[half]))
+            made[f"{kind}: {name}"] = guard.calibrate(held[~half], RATE)
+    return made | dict(_single_guards(found, fitted, held))
+
+
+def scenarios_of(found: Subject, severities: tuple[int, ...]) -> list[assay.Scenario]:
+    inputs, labels = found.live
+    return assay.build_scenarios(
+        inputs, labels, network=found.network, severities=severities, novelty=found.unknown
+    )
+
+
+def run(
+    found: Subject, guards: dict[str, Guard], folder: Path, severities: tuple[int, ...]
+) -> BenchmarkResult:
+    """Every guard on every scenario; finished cells are kept and not run again."""
+    result = assay.run_benchmark(
+        guards, scenarios_of(found, severities), checkpoint=folder / f"cells-{found.name}", resamples=50
+    )
+    assay.save(result, folder / f"{found.name}.safetensors")
+    return result
+
+
+def promise(guard: Guard, found: Subject) -> dict[str, float]:
+    """How well the rate is kept over random splits of clean rows that neither fit nor p-values have used."""
+    trace = found.network.observe(found.live, keep_inputs="encoded")
+    generator, rates = np.random.default_rng(0), {None: [], 0.95: []}
+    for _ in range(SPLITS):
+        order = torch.from_numpy(generator.permutation(len(trace)))
+        held, tested = trace[order[: len(order) // 2]], trace[order[len(order) // 2 :]]
+        for level, kept in rates.items():
+            again = Guard(guard.network, guard.monitor).calibrate(held, RATE, level=level)
+            kept.append(float(again.judge(tested).alarm.double().mean()))
+    return {
+        "mean rate": float(np.mean(rates[None])),
+        "splits at most 5 % with level 0.95": float(np.mean(np.array(rates[0.95]) <= RATE)),
+        "bytes": guard.monitor.nbytes,
+    }
+
+
+def by_category(result: BenchmarkResult, measure: str) -> pd.DataFrame:
+    """Guards by categories, and the mean over categories."""
+    wide = result.table.pivot_table(index="guard", columns="category", values=measure, sort=False)
+    wide["mean"] = wide.mean(axis=1)
+    return wide
+
+
+def compared(name: str, result: BenchmarkResult, facts: dict[str, float]) -> dict[str, Any]:
+    """One row of the table: the default guard beside the best single monitors."""
+    row: dict[str, Any] = {"network": name}
+    for title, measure in (
+        ("MCC", "specific_mcc"),
+        ("caught", "overall_recall"),
+        ("AUROC", "specific_auroc"),
+    ):
+        wide = by_category(result, measure)
+        singles = wide.drop(index=DEFAULT)
+        best = singles["mean"].idxmax()
+        theirs = singles.drop(index=[n for n in NOT_IN_PYTORCH_OOD if n in singles.index])["mean"]
+        row |= {
+            title: wide.loc[DEFAULT, "mean"],
+            f"{title} best single": f"{singles.loc[best, 'mean']:.2f} ({best})",
+            f"{title} pytorch-ood": f"{theirs.max():.2f} ({theirs.idxmax()})",
+        }
+        if title != "AUROC":
+            short = (singles.max() - wide.loc[DEFAULT]).drop("mean")
+            row[f"{title} most below"] = f"{max(short.max(), 0):.2f} ({short.idxmax()})"
+    part = result.table[result.table["guard"] == DEFAULT]
+    row["false alarms"] = part["clean_false_alarms"].mean()
+    row["cost"] = f"{part['monitor_seconds'].mean() / part['model_seconds'].mean():.0%}"
+    return row | facts
+
+
+def figure(results: dict[str, BenchmarkResult], path: Path) -> None:
+    """Mean MCC by network and category: grey dots are single monitors, blue is the default guard."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(3.2 * len(results), 3.6), layout="constrained")
+    for axes, (name, result) in zip(
+        drawn.subplots(1, len(results), squeeze=False)[0], results.items(), strict=True
+    ):
+        wide = by_category(result, "specific_mcc")
+        for guard, values in wide.iterrows():
+            own = guard == DEFAULT
+            axes.plot(range(len(values)), values, "o", color="#0072b2" if own else "#bbbbbb", zorder=2 + own)
+        axes.set_xticks(range(wide.shape[1]), list(wide.columns), rotation=45, ha="right")
+        axes.set_title(name + (" (chosen on)" if name in CHOOSING_GUARDS else ""), fontsize=9)
+        axes.set_ylim(-0.3, 1)
+    drawn.suptitle("Mean MCC by category: the default guard (blue) and every single monitor (grey)")
+    drawn.savefig(path)
+
+
+def choose(options: argparse.Namespace) -> None:
+    folder = FOLDER / "choose"
+    tables, shortfalls = [], []
+    for name in options.names or CHOOSING_GUARDS:
+        found = subject(name, options.rows)
+        result = run(found, candidates(found), folder, tuple(options.severities))
+        tables.append(
+            pd.DataFrame(
+                {
+                    f"{name} MCC": by_category(result, "specific_mcc")["mean"],
+                    f"{name} caught": by_category(result, "overall_recall")["mean"],
+                }
+            )
+        )
+        wides = [by_category(result, MEASURES[title]).drop(columns="mean") for title in ("MCC", "caught")]
+        below = [(wide.loc[wide.index.isin(SINGLES)].max() - wide).max(axis=1) for wide in wides]
+        shortfalls.append(pd.concat(below, axis=1).max(axis=1))
+    table = pd.concat(tables, axis=1)
+    table["mean"] = table.mean(axis=1)
+    table["most below a single monitor"] = pd.concat(shortfalls, axis=1).max(axis=1)
+    print(table.sort_values("mean", ascending=False).round(3).to_string())
+
+
+def measure(options: argparse.Namespace) -> None:
+    for name in options.names or SUBJECTS:
+        found = subject(name, options.rows)
+        guards = measured_guards(found)
+        run(found, guards, options.folder, tuple(options.severities))
+        facts = promise(guards[DEFAULT], found)
+        (options.folder / f"{name}.json").write_text(json.dumps(facts))
+        print(f"{name}: {facts}", flush=True)
+
+
+def table(options: argparse.Namespace) -> None:
+    results = {
+        name: assay.load(options.folder / f"{name}.safetensors")
+        for name in options.names or SUBJECTS
+        if (options.folder / f"{name}.json").exists()
+    }
+    if not results:
+        raise SystemExit(f"expected results in {options.folder}, found none; run `measure` first")
+    rows = [
+        compared(name, result, json.loads((options.folder / f"{name}.json").read_text()))
+        for name, result in results.items()
+    ]
+    found = pd.DataFrame(rows).set_index("network")
+    print(found.T.to_string(float_format=lambda value: f"{value:.3g}"))
+    for name, result in results.items():
+        for measure_name in ("specific_mcc", "overall_recall"):
+            wide = by_category(result, measure_name)
+            order = wide.sort_values("mean", ascending=False)
+            print(f"\n{name}, {measure_name}\n{order.round(2).to_string()}")
+    figure(results, options.folder / "default_guard.png")
+    print(f"\nThe figure: {options.folder / 'default_guard.png'}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", choices=("choose", "measure", "table"))
+    parser.add_argument("names", nargs="*", help="subjects (default: all there are)")
+    parser.add_argument("--rows", type=int, default=600, help="reference rows, and as many operational ones")
+    parser.add_argument("--severities", type=int, nargs="+", default=[1, 5])
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="for cells, results and the figure")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(SUBJECTS):
+        parser.error(f"expected some of {list(SUBJECTS)}, got {sorted(unknown)}")
+    {"choose": choose, "measure": measure, "table": table}[options.command](options)
+
+
+if __name__ == "__main__":
+    main()
