@@ -158,7 +158,6 @@ def test_with_outputs_alone_it_knows_less_and_says_so(network):
     noisy = network.observe((TABULAR["gaussian_noise"](inputs, 5), labels))
     fallen = estimate_accuracy(reference, noisy)
     assert "pass network=" in fallen.reason
-    assert fallen.verdict in ("has fallen", "cannot tell")
     if fallen.verdict == "has fallen":
         assert fallen.lower == 0.0 <= float(noisy.correct.double().mean()) <= fallen.upper
 
