@@ -23,7 +23,7 @@ from assay.accuracy.headline import Headline
 from assay.accuracy.input_obstacles import input_obstacle
 from assay.accuracy.lesson_reader import LessonReader
 from assay.accuracy.lesson_sets import ALL, BOTH, LessonSet, LessonTable
-from assay.accuracy.outputs_only import outputs_estimates, outputs_only_headline
+from assay.accuracy.outputs_only import LESS, outputs_estimates, outputs_only_headline
 from assay.accuracy.set_counter import CountedRows, SetCounter
 from assay.accuracy.set_place import SetPlace
 from assay.accuracy.set_sums import SetSums, set_signals
@@ -106,7 +106,8 @@ class TaughtAnswer:
             mix = self.mix_.explained(sums.cells, level, self.seed)
             # A collapse onto few classes looks like a change of their frequencies; trees know the difference.
             if mix.p_value > FITS and abs(mix.value - check) < ALIKE:
-                reason = "nothing changed but, at most, class frequencies"
+                known = "" if self.taught_ else f", as far as outputs show: {LESS}"
+                reason = f"nothing changed but, at most, class frequencies{known}"
                 return self._held(mix.value, mix.lower, mix.upper, reason)
         if views is None:
             return outputs_only_headline(sums, self.reference_, self.accuracy_)

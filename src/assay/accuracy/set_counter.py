@@ -12,6 +12,7 @@ from torch import Tensor
 
 from assay.accuracy.row_signals import FEATURES, RowSignals
 from assay.accuracy.set_sums import SetSums
+from assay.errors import InputError
 from assay.storage import storable
 from assay.trace import Trace
 from assay.volatility.certainty import Doubles
@@ -24,6 +25,9 @@ DISTANCE_CUTS = (0.6, 0.9)
 
 POSITIONS = 256
 """Positions of an input that are looked at, drawn once: enough to see what is frozen or saturated."""
+MOVING = 0.1
+"""Share of reference rows in which a position has an unusual value, at the least, to be looked at: the border
+of a digit, nearly always black, would else seem frozen in any small set."""
 
 Whole = npt.NDArray[np.int64]
 
@@ -62,6 +66,7 @@ class SetCounter:
         self.doubt_edges_: dict[int, Doubles] = {}
         self.confidence_edges_ = np.zeros(0)
         self.distance_edges_ = np.zeros(0)
+        self.positions_ = torch.zeros(0, dtype=torch.long)
         self.range_ = -np.inf, np.inf
 
     @classmethod
@@ -80,9 +85,10 @@ class SetCounter:
         if FEATURES[0] in counter.signals_.names:
             distances = counter.signals_.of(reference[second])[:, counter._place(FEATURES[0])]
             counter.distance_edges_ = np.quantile(distances, DISTANCE_CUTS)
-        inputs = _some_inputs(reference.inputs)
-        if inputs is not None:
-            counter.range_ = float(inputs.min()), float(inputs.max())
+        flat = _flat(reference.inputs)
+        if flat is not None:
+            counter.positions_ = _moving_positions(flat, seed)
+            counter.range_ = float(flat.min()), float(flat.max())
         return counter
 
     def set_doubt_edges(self, scores: Doubles) -> None:
@@ -107,7 +113,7 @@ class SetCounter:
             self._doubt_cells(scores),
             self._cells(predictions, confidence, scores),
             _repeated(trace.logits),
-            _some_inputs(trace.inputs),
+            self._looked_at(trace.inputs),
         )
 
     def sums(self, rows: CountedRows, places: Whole | slice = slice(None)) -> SetSums:
@@ -151,6 +157,18 @@ class SetCounter:
         vars(counter).update(state)
         return counter
 
+    def _looked_at(self, inputs: Any) -> Doubles | None:
+        """The inputs at the positions that are looked at."""
+        flat = _flat(inputs)
+        if flat is None or not len(self.positions_):
+            return None
+        if flat.shape[1] <= int(self.positions_[-1]):
+            raise InputError(
+                f"expected inputs of the reference's shape, got {tuple(inputs.shape[1:])}; pass inputs of "
+                "the same network"
+            )
+        return np.asarray(flat[:, self.positions_].double().numpy())
+
     def _place(self, name: str) -> int:
         return self.signals_.names.index(name)
 
@@ -185,13 +203,14 @@ def _repeated(logits: Tensor) -> Doubles:
     return repeated
 
 
-def _some_inputs(inputs: Any) -> Doubles | None:
-    """Values at the same few positions of every input; None for inputs that are no tensor."""
-    if not isinstance(inputs, Tensor) or not len(inputs):
-        return None
-    flat = inputs.flatten(1)
-    width = flat.shape[1]
-    if width > POSITIONS:
-        chosen = torch.randperm(width, generator=torch.Generator().manual_seed(0))[:POSITIONS]
-        flat = flat[:, chosen.sort().values]
-    return np.asarray(flat.numpy())
+def _flat(inputs: Any) -> Tensor | None:
+    """Inputs as rows of numbers; None for inputs that are no tensor."""
+    return inputs.flatten(1) if isinstance(inputs, Tensor) and len(inputs) else None
+
+
+def _moving_positions(flat: Tensor, seed: int) -> Tensor:
+    """Positions that often have another value than the one in the middle, drawn if they are many."""
+    usual = flat.double().median(dim=0).values
+    moving = ((flat != usual).double().mean(dim=0) > MOVING).nonzero()[:, 0]
+    order = torch.randperm(len(moving), generator=torch.Generator().manual_seed(seed))
+    return moving[order[:POSITIONS]].sort().values
