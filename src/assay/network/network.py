@@ -221,9 +221,7 @@ class Network(NetworkFactories):
             self.encode,
             batch_size or self.batch_size,
             allow_nonfinite,
-            label=self.reader.label,
-            dense=self.rows is not None,
-            ignore_index=self.ignore_index,
+            **{"label": self.reader.label, "dense": self.rows is not None, "ignore_index": self.ignore_index},
             **options,
         )
 
