@@ -133,8 +133,7 @@ class Network(NetworkFactories):
         transform: Transform | None = None,
         columns: Columns | None = None,
     ) -> Trace:
-        """What the network does on `data`: a DataLoader, a Dataset, (inputs, labels), inputs, or what
-        `stream` takes.
+        """What the network does on `data`: (inputs, labels), inputs, a DataLoader, or what `stream` takes.
 
         It takes the time of the batched forward pass and the memory of the Trace and one batch. Inputs that
         came in one piece are kept without a copy; keep_inputs="encoded" keeps texts as token ids, not as
@@ -221,13 +220,14 @@ class Network(NetworkFactories):
             self.encode,
             batch_size or self.batch_size,
             allow_nonfinite,
-            **{"label": self.reader.label, "dense": self.rows is not None, "ignore_index": self.ignore_index},
+            label=self.reader.label,
+            dense=self.rows is not None,
+            ignore_index=self.ignore_index,
             **options,
         )
 
     def row_labels(self, known: Any, trace: Trace) -> Tensor:
-        """One class number per row of the Trace of these inputs, from the labels of the inputs; rows to be
-        ignored have `ignore_index`."""
+        """A class number per row of the Trace of labelled inputs; rows to ignore have `ignore_index`."""
         return class_numbers(known) if self.rows is None else self.rows.labels(known, trace)
 
     def expect_one_row_per_input(self, task: str) -> None:
@@ -243,8 +243,7 @@ class Network(NetworkFactories):
         return encoded(data)
 
     def embed(self, inputs: Inputs) -> Inputs:
-        """Inputs in a form that can be differentiated: pixels divided by `scale`; subclasses override it
-        (token ids to embeddings)."""
+        """Inputs as can be differentiated: pixels over `scale`; subclasses override it (tokens: embeddings)."""
         return inputs if self.scale is None else scaled(inputs, self.scale)
 
     @property
