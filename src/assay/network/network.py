@@ -243,7 +243,7 @@ class Network(NetworkFactories):
         return encoded(data)
 
     def embed(self, inputs: Inputs) -> Inputs:
-        """Inputs as can be differentiated: pixels over `scale`; subclasses override it (tokens: embeddings)."""
+        """Inputs that have gradients: pixels over `scale`; subclasses override it (tokens: embeddings)."""
         return inputs if self.scale is None else scaled(inputs, self.scale)
 
     @property
