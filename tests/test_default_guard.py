@@ -162,6 +162,9 @@ def test_texts_are_watched_by_their_tokens(tmp_path):
         def __len__(self):
             return 60
 
+        def get_vocab(self):
+            return {str(number): number for number in range(60)}
+
         def convert_ids_to_tokens(self, ids):
             return [str(number) for number in ids]
 

@@ -11,7 +11,7 @@ import torch
 from typer.testing import CliRunner
 
 import assay
-from assay.check.proposal import PROPOSED, rival
+from assay.check.proposed_guard import PROPOSED, rival
 from assay.cli import app
 from assay.demo.networks import small_cnn, trained
 from assay.faults import BYTES, TOKENS

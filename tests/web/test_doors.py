@@ -74,7 +74,7 @@ def test_an_answer_is_bounded_as_a_request_is(guard):
         outputs = [LOGITS, {"name": "score"}]
         response = client.post(INFER, json={"inputs": [GOOD], "outputs": outputs})
         assert response.status_code == 400
-        assert "expected an answer of at most 390 bytes, got 20 numbers" in response.json()["error"]
+        assert "expected an answer of at most 390 bytes, got one of up to 520" in response.json()["error"]
 
 
 # Whose pages may ask

@@ -21,7 +21,7 @@ from assay.check.left_out import (
     usable_faults,
     usable_monitors,
 )
-from assay.check.proposal import PROPOSED, rival
+from assay.check.proposed_guard import PROPOSED, rival
 from assay.check.result import Check
 from assay.data.apart import check_apart
 from assay.errors import GradientError, InputError
@@ -75,12 +75,11 @@ def check_network(
     first two. `least_accuracy` is by default that of always naming the most frequent class. A gate is decided
     only if its interval (95 %) lies on one side of what is wanted; `least_mcc` applies to the default guard's
     mean over scenarios. The best of `candidates`, chosen on half of the faults and measured on the others, is
-    named beside it. False alarms fail their gate if chance gives fewer in 99 of 100 cases. With
-    `teach`, an `AccuracyEstimator` learns from faults of up to 2,000 inputs that are not for testing, and is
-    tried on the scenarios.
+    named beside it. False alarms fail their gate if chance gives fewer in 99 of 100 cases. With `teach`, an
+    `AccuracyEstimator` learns from faults of the inputs not for testing, and is tried on the scenarios.
 
-    What a network cannot take part in (a black box has no gradients, a function no layers) is left out, and
-    `left_out` says why; a gate that you set yourself is then undecided. `least_mira` is 0 by default.
+    What a network cannot take part in (a black box has no gradients) is left out, and `left_out` says why; a
+    gate that you set yourself is then undecided. `least_mira` is 0 by default.
     """
     _check_wanted(false_alarm_rate, least_accuracy, least_mira, least_mcc)
     network.expect_one_row_per_input("a check")
@@ -100,16 +99,15 @@ def check_network(
     impossible = obstacle if network.layers else NO_LAYERS
     monitorability, reason = _monitorability(network, learned, tested, fitted, settings, impossible)
     left_out |= {MIRA: impossible} if impossible and least_mira is None else {}
-    guard = guards[PROPOSED]
     gates = [
         _accuracy_gate(unseen, least_accuracy),
         _mira_gate(monitorability, reason, least_mira or 0.0),
         _detection_gate(benchmark, least_mcc),
-        _false_alarm_gate(guard, unseen, own_split=test is None),
+        _false_alarm_gate(guards[PROPOSED], unseen, own_split=test is None),
     ]
     shuffle = _shuffle(network, tested[0], seed, left_out)
     taught = taught_and_tried(network, (learned, held), scenarios, seed, left_out) if teach else ()
-    parts = monitorability, shuffle, benchmark, guard, _watch(calibrating, seed), left_out, *taught
+    parts = monitorability, shuffle, benchmark, guards[PROPOSED], _watch(calibrating, seed), left_out, *taught
     return Check(tuple(gate for gate in gates if gate.name not in left_out), *parts)
 
 

@@ -1,13 +1,14 @@
 """`assay accuracy`: the accuracy in operation, without labels or with a few; the exit status says how."""
 
-import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assay.cli.options import ForMachines, Report, Seed, without_nan
+from assay.cli.json_output import print_json
+from assay.cli.options import ForMachines, Report, Seed, within, without_nan
 from assay.cli.places import Written, write_figure
 from assay.cli.status import ALARM, FINE, UNDECIDED, leave_by_gate
 from assay.errors import InputError
@@ -49,8 +50,12 @@ LessonFolder = Annotated[
     typer.Option(help="A folder that keeps what faults did to the network, for the next run."),
     Written(folder=True, kept=True),
 ]
-Window = Annotated[int | None, typer.Option(min=1, help="An answer after every so many rows.")]
-Least = Annotated[float | None, typer.Option(min=0, max=1, help="Gate on the interval of the accuracy.")]
+Window = Annotated[
+    int | None, typer.Option(help="An answer after every so many rows.", callback=within(1, math.inf))
+]
+Least = Annotated[
+    float | None, typer.Option(help="Gate on the interval of the accuracy.", callback=within(0, 1))
+]
 ToLabel = Annotated[
     int | None,
     typer.Option(help="Draw so many rows to label, write them to --output (csv), and stop."),
@@ -106,7 +111,6 @@ def accuracy(
     Example: `assay accuracy live.npz --reference test.npz --network my.models:trained --least 0.9`
     """
     import assay
-    from assay.accuracy.headline import AccuracyVerdict
     from assay.cli.network_reference import network_at
     from assay.statistics import check_level
 
@@ -131,11 +135,15 @@ def accuracy(
     if report:
         _write_report(found, history, report)
     _print_result(found, history, as_json)
-    status = {
-        AccuracyVerdict.HOLDS: FINE,
-        AccuracyVerdict.FALLEN: ALARM,
-        AccuracyVerdict.CANNOT_TELL: UNDECIDED,
-    }[found.verdict]
+    _leave(found, least)
+
+
+def _leave(found: "AccuracyEstimates", least: float | None) -> None:
+    """With the status of the verdict, or of the gate."""
+    from assay.accuracy.headline import AccuracyVerdict
+
+    statuses = {AccuracyVerdict.HOLDS: FINE, AccuracyVerdict.FALLEN: ALARM}
+    status = statuses.get(AccuracyVerdict(found.verdict), UNDECIDED)
     if least is None or status == UNDECIDED:
         raise typer.Exit(status)
     leave_by_gate("accuracy", (found.lower, found.upper), least)
@@ -273,7 +281,7 @@ def _draw_rows(
     drawn = assay.rows_to_label(live_rows_at(live, network).trace, budget, seed=seed)
     write_rows_to_label(drawn, output)
     if as_json:
-        print(json.dumps({"rows": drawn.rows.tolist(), "of": drawn.total, "output": str(output)}))
+        print_json({"rows": drawn.rows.tolist(), "of": drawn.total, "output": str(output)})
         return
     print(drawn.summary())
     print(f"rows to label are in {output}; fill in its column label and pass it as --labels")
@@ -296,7 +304,7 @@ def _write_report(found: "AccuracyEstimates", history: "AccuracyHistory | None",
 
 def _print_result(found: "AccuracyEstimates", history: "AccuracyHistory | None", as_json: bool) -> None:
     if as_json:
-        print(json.dumps(_facts(found, history)))
+        print_json(_facts(found, history))
         return
     columns = ["method", "value", "lower", "upper", "note"]
     if history is None:

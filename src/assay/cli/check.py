@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from assay import Check
 
 
+WatchedLayer = Annotated[
+    str | None,
+    typer.Option(help="The layer to watch, or `none`. [default: penultimate, or the Network's own]"),
+]
+
+
 def check(
     network: NetworkReference,
     data: Annotated[str, typer.Option(help="Labelled in-distribution data: a file or folder, or `digits`.")],
@@ -32,10 +38,7 @@ def check(
     ] = None,
     novelty: Novelty = None,
     fault: Faults = None,
-    layer: Annotated[
-        str | None,
-        typer.Option(help="The layer to watch, or `none`. [default: penultimate, or the Network's own]"),
-    ] = None,
+    layer: WatchedLayer = None,
     false_alarm_rate: FalseAlarmRate = 0.05,
     least_accuracy: Annotated[
         float | None, typer.Option(help="Gate on accuracy. [default: that of the most frequent class]")

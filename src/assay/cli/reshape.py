@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from assay.reshaping import Indicator
 
 
+Indicators = Annotated[
+    list[str] | None, typer.Option(help="accuracy or recall:LABEL; may be repeated (default accuracy).")
+]
+LeastIndicator = Annotated[
+    float | None,
+    typer.Option(
+        help="Gate on the range of the first indicator; the test set needs labels.", callback=within(0, 1)
+    ),
+]
+
+
 def reshape(
     test: Annotated[Path, typer.Argument(help="The labelled test set: a saved Trace.")],
     operational: Annotated[
@@ -30,16 +41,8 @@ def reshape(
     epsilon: Annotated[float, typer.Option(help="Largest difference of portions allowed.")] = 0.01,
     width: Annotated[float, typer.Option(help="Bin width, if a Trace is given.")] = 1.0,
     layer: Annotated[str, typer.Option(help="Layer to count, if a Trace is given.")] = ("penultimate"),
-    indicator: Annotated[
-        list[str] | None, typer.Option(help="accuracy or recall:LABEL; may be repeated (default accuracy).")
-    ] = None,
-    least_indicator: Annotated[
-        float | None,
-        typer.Option(
-            help="Gate on the range of the first indicator; the test set needs labels.",
-            callback=within(0, 1),
-        ),
-    ] = None,
+    indicator: Indicators = None,
+    least_indicator: LeastIndicator = None,
     gamma: Annotated[
         float,
         typer.Option(

@@ -318,12 +318,12 @@ def _threshold(scores: Tensor, groups: Tensor | None, rate: float, level: float 
     return group_threshold(scores, groups, rate, level)
 
 
-def _tails(scores: Tensor, groups: Tensor | None) -> list[tuple[float, float]]:
-    """(score, chance): a clean row is above the score with at most that chance, for all of them at once with
+def _tails(scores: Tensor, groups: Tensor | None) -> list[list[float]]:
+    """[score, chance]: a clean row is above the score with at most that chance, for all of them at once with
     probability TAIL_LEVEL over calibration sets; for tests over time."""
     level = 1 - (1 - TAIL_LEVEL) / len(TAILS)
-    found = [(_threshold(scores, groups, chance, level), chance) for chance in TAILS]
-    return [(score, chance) for score, chance in found if math.isfinite(score)]
+    found = [[_threshold(scores, groups, chance, level), chance] for chance in TAILS]
+    return [pair for pair in found if math.isfinite(pair[0])]
 
 
 def _class_thresholds(trace: Trace, scores: Tensor, rate: float, level: float | None) -> Tensor:

@@ -53,7 +53,8 @@ class Needs:
             labels=max(self.labels, other.labels),
             inputs=self.inputs or other.inputs,
             inputs_in_fit=self.inputs_in_fit or other.inputs_in_fit,
-            encoded=all(needs.encoded for needs in (self, other) if needs.inputs),
+            encoded=(self.inputs or other.inputs)
+            and all(needs.encoded for needs in (self, other) if needs.inputs),
             forward=" + ".join(filter(None, (self.forward, other.forward))),
             backward=" + ".join(filter(None, (self.backward, other.backward))),
             user_code=self.user_code or other.user_code,
