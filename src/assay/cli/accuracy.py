@@ -1,5 +1,6 @@
 """`assay accuracy`: the accuracy in operation, without labels or with a few; the exit status says how."""
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
