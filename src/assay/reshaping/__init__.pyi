@@ -7,7 +7,6 @@ from .counts_estimate import estimate_from_counts as estimate_from_counts
 from .estimate import IndicatorEstimate as IndicatorEstimate
 from .fleet import FleetEstimates as FleetEstimates
 from .fleet import estimate_fleet as estimate_fleet
-from .guesses import guesses_from_counts as guesses_from_counts
 from .histogram import Histogram as Histogram
 from .indicator import Indicator as Indicator
 from .indicator import Ratio as Ratio
