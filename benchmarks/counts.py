@@ -55,8 +55,8 @@ class Pool:
             self.network, self.images, self.labels, self.bins = (
                 pool.network, pool.images, pool.labels.numpy(), pool.bins,
             )  # fmt: skip
-        clean = self.network.observe((self.images, torch.from_numpy(self.labels)))
-        self.cells, self.predictions = self.bins.cells(clean), clean.predictions.numpy()
+        self.clean = self.network.observe((self.images, torch.from_numpy(self.labels)))
+        self.cells, self.predictions = self.bins.cells(self.clean), self.clean.predictions.numpy()
 
     def _gtsrb(self) -> None:
         from subjects import images
@@ -165,22 +165,22 @@ def labels(subject: str, count: int, first_seed: int, resamples: int) -> None:
     """Counts with labels of a few inputs, under label shift and under the faults of `shifts`."""
     pool = Pool(subject)
     for shift in ("label shift", "fault"):
-        rows = []
+        facts = []
         for trial in range(count):
             test, outside = pool.drawn(trial, first_seed, shifted=shift == "label shift")
-            images = pool.images[outside] if shift == "label shift" else _with_fault(pool, outside, trial)
-            live = pool.network.observe((images, torch.from_numpy(pool.labels[outside])))
-            home = pool.network.observe((pool.images[test], torch.from_numpy(pool.labels[test])))
+            home, live = (pool.clean[torch.from_numpy(rows)] for rows in (test, outside))
+            if shift == "fault":
+                live = pool.network.observe((_with_fault(pool, outside, trial), live.labels))
             found = assay.accuracy.accuracy_from_counts_and_labels(
                 home, Histogram.of(live, pool.bins), live[:LABELLED], resamples=resamples, seed=trial
             )  # the rows of operation are in random order
             truth = float(live.correct.double().mean())
-            rows.append({
+            facts.append({
                 "error": abs(found.value - truth), "held": found.lower <= truth <= found.upper,
                 "half-width": (found.upper - found.lower) / 2, "power": found.power,
                 "labels alone": (found.alone[2] - found.alone[1]) / 2,
             })  # fmt: skip
-        means = pd.DataFrame(rows).mean().to_string(float_format="{:.4f}".format)
+        means = pd.DataFrame(facts).mean().to_string(float_format="{:.4f}".format)
         print(f"{subject}, {shift}, {count} trials of seeds {first_seed}+, {LABELLED} labels\n{means}")
 
 

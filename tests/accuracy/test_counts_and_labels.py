@@ -8,7 +8,7 @@ import assay
 from assay import Bins, Histogram, Trace
 from assay.accuracy import accuracy_from_counts_and_labels, accuracy_from_labels
 from assay.errors import InputError, MissingLabelsError
-from assay.reshaping.guesses import guesses_from_counts
+from assay.reshaping.count_guesses import guesses_from_counts
 
 BINS = Bins(width=1.0, last=11)
 COUNTED, LABELLED = 400, 60
