@@ -9,8 +9,8 @@ from assay.accuracy.prediction_powered import LabelledAccuracy, LabelledSample
 from assay.errors import InputError
 from assay.labels import check_labels, class_numbers
 from assay.network import Network
-from assay.reshaping.counts_estimate import estimate_from_counts
 from assay.reshaping.count_guesses import check_counted, guesses_from_counts
+from assay.reshaping.counts_estimate import estimate_from_counts
 from assay.reshaping.histogram import Histogram
 from assay.statistics import check_level
 from assay.trace import Trace
@@ -38,8 +38,9 @@ def accuracy_from_counts_and_labels(
     The interval assumes nothing about the shift; it is that of `accuracy_from_labels`. Counts make it
     shorter, in two ways. What they say if only class frequencies have changed is the expectation, unless they
     do not fit that: an alarm means that nothing is expected. And they give guesses for all inputs (see
-    `assay.reshaping.count_guesses`), where the labelled ones come with the values of the neurons. Predicted classes
-    alone give no guesses; nor does a private histogram, since the interval would have to contain the noise.
+    `assay.reshaping.count_guesses`), where the labelled ones come with the values of the neurons. Predicted
+    classes alone give no guesses; nor does a private histogram, since the interval would have to contain the
+    noise.
     """
     check_level(level)
     operational.check_usable(network)
