@@ -2,13 +2,15 @@
 
     python benchmarks/counts.py trials --subject mnist --trials 100
     python benchmarks/counts.py shifts --subject mnist --trials 100
+    python benchmarks/counts.py known --subject mnist --trials 100     # the same trials, frequencies given
+    python benchmarks/counts.py labels --subject mnist --trials 40     # with labels of 100 inputs
     python benchmarks/counts.py speed
     python benchmarks/counts.py table            # whatever trials and shifts are in the cache
 
 Subjects: mnist, fashion-mnist (the networks and draws of `papers/reshape.py`) and gtsrb (43 classes, a small
 CNN with 20 neurons before the output). Method and constants were fixed with `--first-seed 5000`; the reported
 trials are those of `--first-seed 1000`, run once. Every trial is written to the cache as it is done, and is
-skipped when it is there. A small run: `trials --trials 2 --resamples 50`.
+skipped when it is there; `known` and `labels` keep nothing. A small run: `trials --trials 2 --resamples 50`.
 """
 
 import argparse
@@ -35,6 +37,7 @@ SUBJECTS = ("mnist", "fashion-mnist", "gtsrb")
 FAULTS = ("gaussian", "shot", "impulse", "gaussian_blur", "defocus_blur", "snow", "fog", "brightness")
 GTSRB_TEST, GTSRB_OPERATIONAL = 6_000, 2_000
 GAMMA = 2.0
+LABELLED = 100
 
 
 class Pool:
@@ -52,8 +55,8 @@ class Pool:
             self.network, self.images, self.labels, self.bins = (
                 pool.network, pool.images, pool.labels.numpy(), pool.bins,
             )  # fmt: skip
-        clean = self.network.observe((self.images, torch.from_numpy(self.labels)))
-        self.cells, self.predictions = self.bins.cells(clean), clean.predictions.numpy()
+        self.clean = self.network.observe((self.images, torch.from_numpy(self.labels)))
+        self.cells, self.predictions = self.bins.cells(self.clean), self.clean.predictions.numpy()
 
     def _gtsrb(self) -> None:
         from subjects import images
@@ -144,6 +147,52 @@ def trials(subject: str, count: int, first_seed: int, resamples: int) -> None:
     print(trials_table(subject, first_seed))
 
 
+def known(subject: str, count: int, first_seed: int) -> None:
+    """The error that is left if the class frequencies of operation were given: nothing is fitted."""
+    pool, errors = Pool(subject), []
+    right, classes = pool.predictions == pool.labels, int(pool.labels.max()) + 1
+    for trial in range(count):
+        test, outside = pool.drawn(trial, first_seed, shifted=True)
+        ours, there = (np.bincount(pool.labels[rows], minlength=classes) for rows in (test, outside))
+        hits = np.bincount(pool.labels[test], right[test], minlength=classes)
+        value = there @ (hits / np.maximum(ours, 1)) / there.sum()
+        errors.append(abs(value - right[outside].mean()))
+    print(f"{subject}, {count} trials of seeds {first_seed}+: error with known class frequencies "
+          f"{np.mean(errors):.4f} (largest {np.max(errors):.4f})")  # fmt: skip
+
+
+def labels(subject: str, count: int, first_seed: int, resamples: int) -> None:
+    """Counts with labels of a few inputs, under label shift and under the faults of `shifts`."""
+    pool = Pool(subject)
+    for shift in ("label shift", "fault"):
+        facts = []
+        for trial in range(count):
+            test, outside = pool.drawn(trial, first_seed, shifted=shift == "label shift")
+            home, live = (pool.clean[torch.from_numpy(rows)] for rows in (test, outside))
+            if shift == "fault":
+                live = pool.network.observe((_with_fault(pool, outside, trial), live.labels))
+            found = assay.accuracy.accuracy_from_counts_and_labels(
+                home, Histogram.of(live, pool.bins), live[:LABELLED], resamples=resamples, seed=trial
+            )  # the rows of operation are in random order
+            truth = float(live.correct.double().mean())
+            facts.append({
+                "error": abs(found.value - truth), "held": found.lower <= truth <= found.upper,
+                "half-width": (found.upper - found.lower) / 2, "power": found.power,
+                "labels alone": (found.alone[2] - found.alone[1]) / 2,
+            })  # fmt: skip
+        means = pd.DataFrame(facts).mean().to_string(float_format="{:.4f}".format)
+        print(f"{subject}, {shift}, {count} trials of seeds {first_seed}+, {LABELLED} labels\n{means}")
+
+
+def _with_fault(pool: Pool, rows: np.ndarray, trial: int) -> torch.Tensor:
+    fault, severity = _fault(trial)
+    return (assay.faults.NOISE | assay.faults.SHIFT)[fault](pool.images[rows], severity, seed=trial)
+
+
+def _fault(trial: int) -> tuple[str, int]:
+    return FAULTS[trial % len(FAULTS)], 1 + trial // len(FAULTS) % 5
+
+
 def shifts(subject: str, count: int, first_seed: int, resamples: int) -> None:
     """The same classes in both; operation has a fault: noise, blur or weather of severity 1 to 5."""
     pool = None
@@ -153,12 +202,11 @@ def shifts(subject: str, count: int, first_seed: int, resamples: int) -> None:
             continue
         pool = pool or Pool(subject)
         test, outside = pool.drawn(trial, first_seed, shifted=False)
-        fault, severity = FAULTS[trial % len(FAULTS)], 1 + trial // len(FAULTS) % 5
-        template = (assay.faults.NOISE | assay.faults.SHIFT)[fault]
-        inputs = template(pool.images[outside], severity, seed=trial)
+        inputs = _with_fault(pool, outside, trial)
         trace: Trace = pool.network.observe((inputs, torch.from_numpy(pool.labels[outside])))
         estimate = pool.estimate(test, Histogram.of(trace, pool.bins), resamples)
         facts = _facts(estimate, trace.correct.numpy())
+        fault, severity = _fault(trial)
         _write(path, facts | {"trial": trial, "fault": fault, "severity": severity})
     print(shifts_table(subject, first_seed))
 
@@ -244,7 +292,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=["trials", "shifts", "speed", "table"])
+    parser.add_argument("part", choices=["trials", "shifts", "known", "labels", "speed", "table"])
     parser.add_argument("--subject", choices=SUBJECTS, default="mnist")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--first-seed", type=int, default=1000)
@@ -252,12 +300,14 @@ def main() -> None:
     options = parser.parse_args()
     if options.part == "speed":
         speed()
+    elif options.part == "known":
+        known(options.subject, options.trials, options.first_seed)
     elif options.part == "table":
         for subject in SUBJECTS:
             print(trials_table(subject, options.first_seed))
             print(shifts_table(subject, options.first_seed))
     else:
-        run = {"trials": trials, "shifts": shifts}[options.part]
+        run = {"trials": trials, "shifts": shifts, "labels": labels}[options.part]
         run(options.subject, options.trials, options.first_seed, options.resamples)
 
 

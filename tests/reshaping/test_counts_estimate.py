@@ -10,7 +10,6 @@ from scipy.optimize import minimize
 import assay
 from assay import Bins, Histogram, Trace
 from assay.errors import InputError, MissingLabelsError
-from assay.reshaping import guesses_from_counts
 from assay.reshaping.grouped_cells import GroupedCells
 from assay.reshaping.mixture import fitted_mixture
 from assay.reshaping.sensitivity import tilted
@@ -220,20 +219,3 @@ def test_what_cannot_be_estimated_is_refused(scene):
     free = assay.estimate_from_counts(test, operational, lambda labels, _: float(labels.double().mean()))
     with pytest.raises(InputError, match="errors within a class"):
         free.range_at(2.0)
-
-
-def test_guesses_have_the_mean_that_counts_say(scene):
-    """Linear in the cells: with every input labelled, the guesses' mean is the one from the counts alone."""
-    test, outside, operational = scene
-    everything = guesses_from_counts(test, operational, outside)
-    assert everything.shape == (len(outside),)
-    some = guesses_from_counts(test, operational, outside[:50])
-    assert some.shape == (len(outside),)
-    # Clipping moves a few guesses above 1.
-    assert some.mean() == pytest.approx(everything.mean(), abs=0.01)
-    assert some[:50] == pytest.approx(everything[:50])
-    assert some.mean() == pytest.approx(float(outside.correct.double().mean()), abs=0.04)
-    right = outside.correct.numpy()
-    assert everything[right].mean() > everything[~right].mean() + 0.02
-    with pytest.raises(InputError, match="1 to 1200 labelled inputs"):
-        guesses_from_counts(test, operational, outside[:0])

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from assay.accuracy.counts import PredictionCounts
+from assay.accuracy.counts_and_labels import accuracy_from_counts_and_labels
 from assay.accuracy.estimator import AccuracyEstimator, estimate_accuracy
 from assay.accuracy.few_labels import FewLabels
 from assay.accuracy.headline import Headline
@@ -27,6 +28,7 @@ __all__ = [
     "LabelledAccuracy",
     "PredictionCounts",
     "RowsToLabel",
+    "accuracy_from_counts_and_labels",
     "accuracy_from_labels",
     "companions",
     "estimate_accuracy",

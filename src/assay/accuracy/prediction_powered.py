@@ -110,27 +110,34 @@ def accuracy_from_labels(
     known = checked_guesses(guesses)
     check_level(level)
     places, chances = rows_and_probabilities(rows, len(known))
-    right = _checked_correct(correct, len(places))
-    weights = _weights(chances if probabilities is None else probabilities, len(places), len(known))
+    chances = chances if probabilities is None else probabilities
+    sample = LabelledSample.of(correct, len(places), chances, len(known), seed)
     before = math.nan if expected is None else _checked_expected(expected)
-    sample = _Sample(right, weights, len(known), seed)
     moved = known if expected is None else moved_to(before, known)
-    apart = moved[places] - moved.mean()
-    powers = _powers(right, apart, weights)
-    value, lower, upper = sample.answer(powers * apart, before, level)
-    alone = sample.answer(np.zeros(len(places)), math.nan, level)
-    power = float(powers.mean())
-    return LabelledAccuracy(value, lower, upper, alone, before, power, len(places), len(known), level)
+    return sample.accuracy(moved[places] - moved.mean(), before, level)
 
 
 @dataclass(frozen=True, eq=False)
-class _Sample:
+class LabelledSample:
     """Labelled rows and their weights, whose mean over all rows would be one."""
 
     right: Doubles
     weights: Doubles
     total: int
     seed: int
+
+    @classmethod
+    def of(cls, correct: Any, count: int, probabilities: Any, total: int, seed: int) -> "LabelledSample":
+        """`count` rows of `total`, and whether each is right; `probabilities` None: drawn uniformly."""
+        return cls(_checked_correct(correct, count), _weights(probabilities, count, total), total, seed)
+
+    def accuracy(self, apart: Doubles, expected: float, level: float) -> LabelledAccuracy:
+        """`apart`: the guess of each labelled row minus the mean guess of all rows; `expected` may be NaN."""
+        powers = _powers(self.right, apart, self.weights)
+        answer = self.answer(powers * apart, expected, level)
+        alone = self.answer(np.zeros(len(apart)), math.nan, level)
+        power = float(powers.mean())
+        return LabelledAccuracy(*answer, alone, expected, power, len(apart), self.total, level)
 
     def answer(self, corrections: Doubles, expected: float, level: float) -> tuple[float, float, float]:
         """Value, lower and upper; `corrections`: what the guesses say of each labelled row."""

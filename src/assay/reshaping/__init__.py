@@ -16,7 +16,7 @@ stands for what happens in operation.
 | counts_estimate, sensitivity | label shift fitted to the histograms, its test, and the range for gamma |
 | grouped_cells, mixture, simplex, mixture_bootstrap, indicator_draws | how it is fitted and drawn again |
 | fleet, fleet_model | every device of a fleet |
-| count_guesses | counts beside a few labels |
+| count_guesses | how likely inputs are right, for `assay.accuracy.accuracy_from_counts_and_labels` |
 | proposal | which neurons and bins to count |
 | estimate, indicator_bootstrap, weighting | every estimate side by side; the kept points' own |
 | trials | whether reshaping brings classes closer, over many trials |

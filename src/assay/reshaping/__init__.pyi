@@ -2,7 +2,6 @@
 
 from .bins import Bins as Bins
 from .bounds import neuron_bounds as neuron_bounds
-from .count_guesses import guesses_from_counts as guesses_from_counts
 from .counts_estimate import CountsEstimate as CountsEstimate
 from .counts_estimate import estimate_from_counts as estimate_from_counts
 from .estimate import IndicatorEstimate as IndicatorEstimate
