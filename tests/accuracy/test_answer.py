@@ -219,6 +219,44 @@ def test_a_lesson_of_other_rows_is_refused(taught, category):
         TaughtAnswer().fit([taught[0], short])
 
 
+def test_a_fault_under_which_the_network_fails_teaches_nothing(network):
+    class Logarithm(torch.nn.Module):
+        """The same network, behind a logarithm of its inputs that faults make NaN."""
+
+        def __init__(self):
+            super().__init__()
+            self.module = network.module
+
+        def forward(self, inputs):
+            return self.module((inputs + 10).log().exp() - 10)
+
+    failing = assay.Network(Logarithm())
+    reference = rows(200, 23)
+    failed = [one for one in lessons(failing, reference) if not one.trace.logits.isfinite().all()]
+    assert failed
+    estimator = AccuracyEstimator().fit(reference, network=failing)
+    assert estimator.answer_.taught_
+    assert np.isfinite([one.signals for one in estimator.answer_.sets_]).all()
+    result, truth = asked(estimator, failing, *rows(300, 24))
+    assert result.lower <= truth <= result.upper
+
+
+def test_features_that_are_not_finite_are_named(estimator, network):
+    trace = network.observe(rows(100, 25)[0])
+    features = trace.features["penultimate"].clone()
+    features[7] = torch.inf
+    with pytest.raises(InputError, match="NaN or infinity in row 7"):
+        estimator.answer_.count(assay.Trace(trace.logits, {"penultimate": features}))
+
+
+def test_teachers_come_from_one_place(network, taught, tmp_path):
+    trace = taught[0].trace
+    with pytest.raises(InputError, match="network=, whose faults teach, or perturbed="):
+        estimate_accuracy(rows(100, 26), trace, network=network, perturbed=taught)
+    with pytest.raises(InputError, match="network= beside folder="):
+        estimate_accuracy(trace, trace, folder=tmp_path)
+
+
 def test_classes_that_never_occur_do_not_mislead(network):
     class Wide(torch.nn.Module):
         """The network with sixty more classes, which no row is of."""
@@ -384,7 +422,7 @@ def test_attacks_explain_what_only_they_look_like():
 
 def test_intervals_are_conformal_quantiles():
     errors = np.linspace(0.1, 2.0, 20)
-    calibration = Calibration(500, 0.02, errors, np.zeros(20))
+    calibration = Calibration(500, 0.02, errors)
     scale = np.sqrt(0.02**2 + 0.05**2 + 0.8 * 0.2 / 500)
     # ceil(21 x 0.9) = 19: the 19th of 20 errors.
     assert calibration.half_width(0.8, 0.05, 0.9, 500) == pytest.approx(errors[18] * scale)

@@ -44,6 +44,11 @@ class AccuracyWindows:
         read = {layer: trace.layer(layer) for layer in self.estimator.layers}
         finite = torch.stack([torch.isfinite(rows).all(dim=1) for rows in (trace.logits, *read.values())])
         inputs = trace.inputs if trace.source is None else None
+        if self._waiting and (self._waiting[0].inputs is None) != (inputs is None):
+            raise InputError(
+                "expected Traces that all have inputs, or none that has, got both; observe the whole stream "
+                "with keep_inputs=True, or without"
+            )
         needed = Trace(trace.logits, read, inputs=inputs, outputs=LOGITS)
         self._waiting.append(needed[finite.all(dim=0)])
         self._waiting_rows += len(self._waiting[-1])
