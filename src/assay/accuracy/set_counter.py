@@ -217,7 +217,9 @@ def _flat(inputs: Any) -> Tensor | None:
 
 def _moving_positions(flat: Tensor, seed: int) -> Tensor:
     """Positions that move, drawn if they are many."""
-    moving = torch.cat([_moves(part) for part in flat.split(POSITIONS_AT_ONCE, dim=1)]).nonzero()[:, 0]
+    starts = range(0, flat.shape[1], POSITIONS_AT_ONCE)
+    moves = torch.cat([_moves(flat[:, start : start + POSITIONS_AT_ONCE]) for start in starts])
+    moving = moves.nonzero()[:, 0]
     order = torch.randperm(len(moving), generator=torch.Generator().manual_seed(seed))
     return moving[order[:POSITIONS]].sort().values
 

@@ -8,6 +8,7 @@ from assay.accuracy.result import AccuracyEstimates
 from assay.errors import InputError
 from assay.operation.accuracy_history import AccuracyHistory
 from assay.outputs import LOGITS
+from assay.statistics import check_level
 from assay.trace import Trace
 
 
@@ -21,6 +22,7 @@ class AccuracyWindows:
 
     def __init__(self, estimator: AccuracyEstimator, window: int, level: float = 0.95) -> None:
         estimator.expect_fitted()
+        check_level(level)
         if window < 1:
             raise InputError(f"expected a window of at least 1 row, got {window}")
         self.estimator = estimator
