@@ -17,9 +17,10 @@ from itertools import chain
 from typing import Any, Self
 
 import numpy as np
+import torch
 
 from assay.accuracy.calibration import Calibration, calibrated
-from assay.accuracy.class_mix import MOST_CLASSES, ClassMixModel
+from assay.accuracy.class_mix import MOST_CLASSES, ROWS_PER_CLASS, ClassMixModel
 from assay.accuracy.explanation import ExplanationModel
 from assay.accuracy.headline import Headline
 from assay.accuracy.input_obstacles import input_obstacle
@@ -171,7 +172,8 @@ class TaughtAnswer:
     def _know(self, reference: Trace, rows: CountedRows) -> None:
         self.reference_ = self.counter_.sums(rows)
         self.accuracy_ = float(reference.correct.double().mean())
-        if self.counter_.classes_ <= MOST_CLASSES:
+        present = int((torch.bincount(reference.known_labels) > 0).sum())
+        if self.counter_.classes_ <= MOST_CLASSES and len(reference) >= ROWS_PER_CLASS * present:
             labels, correct = reference.known_labels.numpy(), reference.correct.double().numpy()
             shape = (self.counter_.classes_, self.counter_.class_cells)
             self.mix_ = ClassMixModel.fitted(rows.cells, labels, correct, shape)
