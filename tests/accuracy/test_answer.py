@@ -1,5 +1,8 @@
 """The answer about accuracy: obstacles, class frequencies, taught views, intervals."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +17,7 @@ from assay.accuracy.headline import Headline
 from assay.accuracy.input_obstacles import input_obstacle
 from assay.accuracy.lesson_sets import LessonSet
 from assay.accuracy.row_signals import RowSignals
-from assay.accuracy.set_counter import SetCounter
+from assay.accuracy.set_counter import SetCounter, _moving_positions
 from assay.accuracy.set_place import SetPlace
 from assay.accuracy.set_sums import set_signals
 from assay.errors import InputError
@@ -115,7 +118,7 @@ def test_inputs_that_say_nothing_are_named(estimator, network, fault, reason):
     result = estimator.estimate(estimator.count(trace))
     assert result.verdict == "cannot tell"
     assert np.isnan(result.value)
-    assert __import__("re").search(reason, result.reason)
+    assert re.search(reason, result.reason)
     assert "Cannot tell" in result.summary()
 
 
@@ -207,6 +210,51 @@ def test_a_small_reference_has_a_table_but_no_answer(network):
 def test_lessons_and_other_things_do_not_mix(taught):
     with pytest.raises(InputError, match="only Lessons"):
         AccuracyEstimator().fit(taught[0].trace, [taught[1], taught[0].trace])
+
+
+@pytest.mark.parametrize("category", ["noise", "adversarial"])
+def test_a_lesson_of_other_rows_is_refused(taught, category):
+    short = replace(taught[1], category=category, trace=taught[-1].trace[:50])
+    with pytest.raises(InputError, match="expected 600 rows in every lesson"):
+        TaughtAnswer().fit([taught[0], short])
+
+
+def test_a_fault_under_which_the_network_fails_teaches_nothing(network):
+    class Logarithm(torch.nn.Module):
+        """The same network, behind a logarithm of its inputs that faults make NaN."""
+
+        def __init__(self):
+            super().__init__()
+            self.module = network.module
+
+        def forward(self, inputs):
+            return self.module((inputs + 10).log().exp() - 10)
+
+    failing = assay.Network(Logarithm())
+    reference = rows(200, 23)
+    failed = [one for one in lessons(failing, reference) if not one.trace.logits.isfinite().all()]
+    assert failed
+    estimator = AccuracyEstimator().fit(reference, network=failing)
+    assert estimator.answer_.taught_
+    assert np.isfinite([one.signals for one in estimator.answer_.sets_]).all()
+    result, truth = asked(estimator, failing, *rows(300, 24))
+    assert result.lower <= truth <= result.upper
+
+
+def test_features_that_are_not_finite_are_named(estimator, network):
+    trace = network.observe(rows(100, 25)[0])
+    features = trace.features["penultimate"].clone()
+    features[7] = torch.inf
+    with pytest.raises(InputError, match="NaN or infinity in row 7"):
+        estimator.answer_.count(assay.Trace(trace.logits, {"penultimate": features}))
+
+
+def test_teachers_come_from_one_place(network, taught, tmp_path):
+    trace = taught[0].trace
+    with pytest.raises(InputError, match="network=, whose faults teach, or perturbed="):
+        estimate_accuracy(rows(100, 26), trace, network=network, perturbed=taught)
+    with pytest.raises(InputError, match="network= beside folder="):
+        estimate_accuracy(trace, trace, folder=tmp_path)
 
 
 def test_classes_that_never_occur_do_not_mislead(network):
@@ -312,6 +360,31 @@ def test_positions_that_hardly_ever_move_do_not_look_frozen():
     )
     with pytest.raises(InputError, match="reference's shape"):
         counter.rows(assay.Trace(logits, inputs=inputs[:, :8]))
+    numbers = counter.rows(assay.Trace(logits, inputs=torch.arange(1000)))
+    assert numbers.inputs is None  # whole numbers are tokens
+
+
+def test_positions_are_the_same_however_many_are_copied_at_once(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    flat = (torch.rand(50, 30, generator=generator) < torch.linspace(0, 1, 30)).float()
+    together = _moving_positions(flat, 0)
+    monkeypatch.setattr("assay.accuracy.set_counter.POSITIONS_AT_ONCE", 7)
+    assert 0 < len(together) < 30
+    assert torch.equal(_moving_positions(flat, 0), together)
+
+
+def test_tokens_are_not_looked_at_position_by_position():
+    # Shorter texts, padded or not: nothing is stuck, and no shape is wrong.
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(1, 50, (200, 20), generator=generator)
+    logits = torch.randn(200, 3, generator=generator)
+    trace = assay.Trace(logits, labels=logits.argmax(dim=1), inputs=tokens)
+    counter = SetCounter.fitted(trace)
+    counter.set_doubt_edges(counter.signals_.of(trace))
+    reference = counter.sums(counter.rows(trace))
+    for shorter in (tokens[:, :5], torch.nn.functional.pad(tokens[:, :5], (0, 15))):
+        sums = counter.sums(counter.rows(assay.Trace(logits, inputs=shorter)))
+        assert input_obstacle(sums, reference) == ""
 
 
 def test_few_rows_per_class_do_not_lower_the_answer():
@@ -349,7 +422,7 @@ def test_attacks_explain_what_only_they_look_like():
 
 def test_intervals_are_conformal_quantiles():
     errors = np.linspace(0.1, 2.0, 20)
-    calibration = Calibration(500, 0.02, errors, np.zeros(20))
+    calibration = Calibration(500, 0.02, errors)
     scale = np.sqrt(0.02**2 + 0.05**2 + 0.8 * 0.2 / 500)
     # ceil(21 x 0.9) = 19: the 19th of 20 errors.
     assert calibration.half_width(0.8, 0.05, 0.9, 500) == pytest.approx(errors[18] * scale)

@@ -126,6 +126,15 @@ def test_many_rows_are_drawn_from():
     assert {tuple(row) for row in found.trace.inputs.tolist()} < {tuple(row) for row in inputs.tolist()}
 
 
+def test_rows_whose_label_is_to_be_ignored_are_left_out():
+    inputs, labels = data()
+    labels[:7] = -100
+    found = list(lessons(assay.Network(Counting()), (inputs, labels), faults=["gaussian_noise"]))
+    assert torch.equal(found[0].trace.labels, labels[7:])
+    assert torch.equal(found[0].trace.inputs, inputs[7:])
+    assert all(len(one.trace) == len(inputs) - 7 for one in found)
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -133,6 +142,8 @@ def test_many_rows_are_drawn_from():
         ({"severities": (0,)}, "severity from 1 to 5"),
         ({"data": assay.Trace(torch.zeros(3, 2))}, "inputs and labels to teach from"),
         ({"data": (torch.zeros(3, 4), [0, 1])}, "a label per input"),
+        ({"data": (torch.zeros(0, 4), [])}, "labelled inputs to teach from"),
+        ({"rows_at_most": 0}, "labelled inputs to teach from"),
     ],
 )
 def test_wrong_use_is_said_before_any_work(wrong, message):

@@ -70,6 +70,20 @@ def test_every_window_is_answered_as_if_it_were_alone(network, taught):
     assert str(windows.estimates.headline) == str(windows.history.latest)
 
 
+def test_a_stream_that_loses_its_inputs_is_refused_and_goes_on(network, taught):
+    windows = AccuracyWindows(taught, WINDOW)
+    windows.update(network.observe(rows(40, 4)[0], keep_inputs=True))
+    with pytest.raises(InputError, match="all have inputs"):
+        windows.update(network.observe(rows(40, 5)[0]))
+    windows.update(network.observe(rows(40, 5)[0], keep_inputs=True))
+    assert (windows.history.windows, windows.waiting_rows) == (1, 20)
+
+
+def test_a_level_is_checked_before_the_first_window(taught):
+    with pytest.raises(InputError, match="level between 0 and 1"):
+        AccuracyWindows(taught, WINDOW, level=95)
+
+
 def test_rows_that_are_not_finite_are_left_out(network, taught):
     good = network.observe(rows(WINDOW + 1, 3)[0])
     bad = assay.Trace(torch.full((5, 3), torch.nan), {"penultimate": torch.zeros(5, 4)})

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Self
 
+import numpy as np
 import torch
 
 from assay.accuracy.calibration import Calibration, calibrated
@@ -30,6 +31,7 @@ from assay.accuracy.set_counter import CountedRows, SetCounter
 from assay.accuracy.set_place import SetPlace
 from assay.accuracy.set_sums import SetSums, set_signals
 from assay.accuracy.views import Views, combined, disagreement
+from assay.errors import InputError
 from assay.faults.lessons import ATTACK, Lesson
 from assay.storage import storable
 from assay.trace import Trace
@@ -92,7 +94,14 @@ class TaughtAnswer:
 
     def count(self, trace: Trace) -> SetSums:
         """The sums of a set, which is all that must leave a device."""
-        return self.counter_.sums(self.counter_.rows(trace))
+        rows = self.counter_.rows(trace)
+        if not np.isfinite(rows.scores).all():
+            place = int((~np.isfinite(rows.scores)).any(axis=1).argmax())
+            raise InputError(
+                f"expected finite logits and features, got NaN or infinity in row {place}; leave such rows "
+                "out, and look for a failing layer"
+            )
+        return self.counter_.sums(rows)
 
     def headline(self, sums: SetSums, level: float = 0.95) -> Headline:
         """The answer about a set."""

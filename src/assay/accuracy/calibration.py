@@ -15,7 +15,7 @@ from assay.volatility.certainty import Doubles
 @storable("accuracy.Calibration")
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """For sets of one size: errors in units of what was expected, and the disagreements that came with them.
+    """For sets of one size: errors in units of what was expected.
 
     Each fault, and once more each category of faults, is left out of the lessons; the views are taught with
     the rest on one half of the rows and tried on the fault's lessons on the other half. What is expected of
@@ -27,7 +27,6 @@ class Calibration:
     floor: float
     """The error expected where the views agree."""
     errors: Doubles
-    disagreements: Doubles
 
     def half_width(self, value: float, apart: float, level: float, rows: int) -> float:
         """Half the width of the `level` interval of an answer about `rows` rows."""
@@ -44,7 +43,7 @@ def calibrated(sets: Sequence[LessonSet], teaches: Callable[[LessonSet], bool], 
     values, apart, truths = (np.concatenate(parts) for parts in zip(*found, strict=True))
     errors = np.abs(values - truths)
     floor = max(float(np.median(errors)), 1 / rows)
-    return Calibration(rows, floor, errors / _expected(floor, apart, values, rows), apart)
+    return Calibration(rows, floor, errors / _expected(floor, apart, values, rows))
 
 
 def _expected(floor: float, apart: Doubles, value: Doubles, rows: int) -> Doubles:

@@ -35,6 +35,7 @@ class LessonReader:
         self._attacks: list[Doubles] = []
 
     def read(self, lesson: Lesson) -> None:
+        self._expect_same_rows(lesson)
         if lesson.category == ATTACK and _accuracy(lesson.trace) > self._accuracy - STRONG:
             return
         signals = self.signals(lesson)
@@ -42,16 +43,21 @@ class LessonReader:
             self._attacks.append(signals)
             return
         trace = lesson.trace
-        if len(trace) != self._rows:
-            raise InputError(
-                f"expected {self._rows} rows in every lesson, as in the first, got {len(trace)} under "
-                f"{lesson.fault}; pass lessons of the same rows"
-            )
         rows = self._counter.rows(trace, signals)
         labels, correct = trace.known_labels.numpy(), trace.correct.double().numpy()
         self.sets += self._makes_sets.of(LessonRows(lesson.fault, lesson.category, rows, labels, correct))
         self._signals.append(signals)
         self._faults.append(lesson.fault)
+
+    def _expect_same_rows(self, lesson: Lesson) -> None:
+        """Only attacks may be about a part of the rows, if they say which."""
+        places = lesson.places if lesson.category == ATTACK else None
+        wanted = self._rows if places is None else len(places)
+        if len(lesson.trace) != wanted:
+            raise InputError(
+                f"expected {wanted} rows in every lesson, as in the first, got {len(lesson.trace)} under "
+                f"{lesson.fault}; pass lessons of the same rows"
+            )
 
     def signals(self, lesson: Lesson) -> Doubles:
         """The row signals of a lesson."""

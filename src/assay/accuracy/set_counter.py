@@ -29,6 +29,9 @@ MOVING = 0.1
 """Share of reference rows in which a position has an unusual value, at the least, to be looked at: the border
 of a digit, nearly always black, would else seem frozen in any small set."""
 
+POSITIONS_AT_ONCE = 4096
+"""Positions whose values are copied as doubles together: all of them would be twice a dataset of images."""
+
 Whole = npt.NDArray[np.int64]
 
 
@@ -132,8 +135,8 @@ class SetCounter:
             int(rows.repeated[places].sum()),
             inputs.size,
             int(((inputs <= self.range_[0]) | (inputs >= self.range_[1])).sum()),
-            inputs.min(axis=0).astype(float) if inputs.size else np.zeros(0),  # bytes and tokens are whole
-            inputs.max(axis=0).astype(float) if inputs.size else np.zeros(0),
+            inputs.min(axis=0) if inputs.size else np.zeros(0),
+            inputs.max(axis=0) if inputs.size else np.zeros(0),
         )
 
     @property
@@ -204,13 +207,24 @@ def _repeated(logits: Tensor) -> Doubles:
 
 
 def _flat(inputs: Any) -> Tensor | None:
-    """Inputs as rows of numbers; None for inputs that are no tensor."""
-    return inputs.flatten(1) if isinstance(inputs, Tensor) and len(inputs) else None
+    """Inputs as rows of numbers; None for inputs that are no tensor, and for tokens: these have no range, and
+    where texts are short, their padding never changes."""
+    if not isinstance(inputs, Tensor) or not inputs.numel():
+        return None
+    measured = inputs.is_floating_point() or inputs.dtype == torch.uint8
+    return inputs.reshape(len(inputs), -1) if measured else None
 
 
 def _moving_positions(flat: Tensor, seed: int) -> Tensor:
-    """Positions that often have another value than the one in the middle, drawn if they are many."""
-    usual = flat.double().median(dim=0).values
-    moving = ((flat != usual).double().mean(dim=0) > MOVING).nonzero()[:, 0]
+    """Positions that move, drawn if they are many."""
+    starts = range(0, flat.shape[1], POSITIONS_AT_ONCE)
+    moves = torch.cat([_moves(flat[:, start : start + POSITIONS_AT_ONCE]) for start in starts])
+    moving = moves.nonzero()[:, 0]
     order = torch.randperm(len(moving), generator=torch.Generator().manual_seed(seed))
     return moving[order[:POSITIONS]].sort().values
+
+
+def _moves(flat: Tensor) -> Tensor:
+    """Which positions often have another value than the one in the middle."""
+    usual = flat.double().median(dim=0).values
+    return (flat != usual).double().mean(dim=0) > MOVING

@@ -10,7 +10,7 @@ from assay.accuracy.logit_noise import noisy
 from assay.accuracy.predictions import LabelledPredictions, labelled_trace
 from assay.errors import InputError
 from assay.faults.lessons import CLEAN, Lesson, lessons
-from assay.network import Network
+from assay.network import Network, all_finite
 from assay.outputs import LOGITS
 from assay.trace import Trace
 
@@ -25,9 +25,18 @@ def lesson_stream(
     reference: Any, perturbed: Iterable[Any], network: Network | None, folder: Folder, seed: int
 ) -> Iterator[Lesson]:
     """Lessons, the first without a fault."""
+    given = list(perturbed)
+    if network is not None and given:
+        raise InputError(
+            "expected network=, whose faults teach, or perturbed=, got both; leave one of them out"
+        )
+    if network is None and folder is not None:
+        raise InputError(
+            "expected network= beside folder=, which keeps what faults do to it, got none; leave folder= out"
+        )
     if network is not None:
         return lessons(network, reference, folder=folder, seed=seed)
-    return _without_network(labelled_trace(reference), list(perturbed), seed)
+    return _without_network(labelled_trace(reference), given, seed)
 
 
 def _without_network(reference: Trace, perturbed: list[Any], seed: int) -> Iterator[Lesson]:
@@ -55,13 +64,23 @@ def without_features(clean: Lesson) -> Lesson:
 
 @dataclass
 class Overheard:
-    """What the methods of the table learn from lessons while the answer reads them."""
+    """What the methods of the table learn from lessons while the answer reads them.
+
+    A fault under which outputs or features are no longer finite teaches nothing: rows that are not finite are
+    refused in operation, too.
+    """
 
     taught: list[LabelledPredictions] = field(default_factory=list)
 
     def listen(self, stream: Iterable[Lesson]) -> Iterator[Lesson]:
         for lesson in stream:
+            if lesson.category != CLEAN and not _is_finite(lesson.trace):
+                continue
             if lesson.category not in (CLEAN, *NOT_TEACHING):
                 self.taught.append(LabelledPredictions.of(lesson.trace))
             if lesson.category not in (LOGIT_NOISE, PERTURBED):
                 yield lesson
+
+
+def _is_finite(trace: Trace) -> bool:
+    return all_finite({"logits": trace.logits, **trace.features})

@@ -88,7 +88,10 @@ def lessons(
 def labelled_rows(
     network: Network, data: Any, rows_at_most: int = MOST_ROWS, seed: int = 0
 ) -> tuple[Any, Tensor]:
-    """At most so many inputs with their labels, in one piece, drawn at random if there are more."""
+    """At most so many inputs with their labels, in one piece, drawn at random if there are more.
+
+    Those whose label is the network's `ignore_index` are left out, as in `observe`.
+    """
     if network.rows is not None:
         raise InputError(
             "expected a network with one prediction per input to teach from faults, got one with several; "
@@ -97,6 +100,14 @@ def labelled_rows(
     inputs, labels = _in_one_piece(network, data)
     if length(inputs) != len(labels):
         raise InputError(f"expected a label per input ({length(inputs)}), got {len(labels)}")
+    counted = labels != network.ignore_index
+    if not counted.all():
+        inputs, labels = rows(inputs, counted.nonzero()[:, 0]), labels[counted]
+    if rows_at_most < 1 or not len(labels):
+        raise InputError(
+            f"expected labelled inputs to teach from, got {len(labels)}, of which at most {rows_at_most} are "
+            "to be used; pass some, and rows_at_most of 1 or more"
+        )
     if length(inputs) <= rows_at_most:
         return inputs, labels
     order = torch.randperm(length(inputs), generator=torch.Generator().manual_seed(seed))

@@ -8,6 +8,7 @@ from assay.accuracy.result import AccuracyEstimates
 from assay.errors import InputError
 from assay.operation.accuracy_history import AccuracyHistory
 from assay.outputs import LOGITS
+from assay.statistics import check_level
 from assay.trace import Trace
 
 
@@ -21,6 +22,7 @@ class AccuracyWindows:
 
     def __init__(self, estimator: AccuracyEstimator, window: int, level: float = 0.95) -> None:
         estimator.expect_fitted()
+        check_level(level)
         if window < 1:
             raise InputError(f"expected a window of at least 1 row, got {window}")
         self.estimator = estimator
@@ -44,6 +46,11 @@ class AccuracyWindows:
         read = {layer: trace.layer(layer) for layer in self.estimator.layers}
         finite = torch.stack([torch.isfinite(rows).all(dim=1) for rows in (trace.logits, *read.values())])
         inputs = trace.inputs if trace.source is None else None
+        if self._waiting and (self._waiting[0].inputs is None) != (inputs is None):
+            raise InputError(
+                "expected Traces that all have inputs, or none that has, got both; observe the whole stream "
+                "with keep_inputs=True, or without"
+            )
         needed = Trace(trace.logits, read, inputs=inputs, outputs=LOGITS)
         self._waiting.append(needed[finite.all(dim=0)])
         self._waiting_rows += len(self._waiting[-1])
