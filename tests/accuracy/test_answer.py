@@ -207,6 +207,14 @@ def test_a_small_reference_has_a_table_but_no_answer(network):
     assert len(result.to_frame()) > 5
 
 
+def test_a_second_fit_forgets_the_first(network, taught):
+    estimator = AccuracyEstimator().fit(taught[0].trace, taught)
+    trace = network.observe(rows(200, 20))
+    estimator.fit(network.observe(rows(60, 19)))
+    result = estimator.estimate(estimator.count(trace))
+    assert "at least 100 labelled reference rows" in result.reason
+
+
 def test_lessons_and_other_things_do_not_mix(taught):
     with pytest.raises(InputError, match="only Lessons"):
         AccuracyEstimator().fit(taught[0].trace, [taught[1], taught[0].trace])

@@ -29,7 +29,7 @@ from assay.accuracy.lesson_sets import ALL, BOTH, LessonSet, LessonTable
 from assay.accuracy.outputs_only import LESS, outputs_estimates, outputs_only_headline
 from assay.accuracy.set_counter import CountedRows, SetCounter
 from assay.accuracy.set_place import SetPlace
-from assay.accuracy.set_sums import SetSums, set_signals
+from assay.accuracy.set_sums import SetSums
 from assay.accuracy.views import Views, combined, disagreement
 from assay.errors import InputError
 from assay.faults.lessons import ATTACK, Lesson
@@ -109,7 +109,7 @@ class TaughtAnswer:
         if obstacle := self._obstacle(sums):
             return Headline.unknown(obstacle)
         size = self._size(sums.rows)
-        views = self._taught_views(size).of(set_signals(sums)[None]) if self.taught_ else None
+        views = self._taught_views(size).of(sums.signals[None]) if self.taught_ else None
         check = (
             views[0, 2] if views is not None else outputs_estimates(sums, self.reference_, self.accuracy_)[0]
         )
@@ -129,7 +129,7 @@ class TaughtAnswer:
         if not self.taught_:
             return None
         whole = [one for one in self.sets_ if one.size == ALL and one.half == BOTH and not one.mixed]
-        return SetPlace.of(whole, set_signals(sums))
+        return SetPlace.of(whole, sums.signals)
 
     def _taught(self, sums: SetSums, size: int, views: Doubles, level: float) -> Headline:
         apart = float(disagreement(views)[0])

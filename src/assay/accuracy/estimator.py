@@ -188,6 +188,7 @@ class AccuracyEstimator:
         labelled = LabelledPredictions.of(clean.trace, other)
         window = self.window or min(LONGEST_WINDOW, rows, len(labelled))
         _check_reference(labelled, self.window)
+        self.answer_ = None  # that of an earlier fit is about another reference
         if len(labelled) >= FEWEST_REFERENCE_ROWS:
             taught = next(lessons, None)
             heard_first = [without_features(clean)] if taught is None else [clean, taught]
@@ -274,10 +275,14 @@ class AccuracyEstimator:
                 left_out[method.name] = reason
             elif method.sums_name not in sums:
                 sums[method.sums_name] = method.sums(predictions)
-        trace = operational if isinstance(operational, Trace) else None
-        trace = trace or Trace.from_probabilities(predictions.probabilities)
-        answer = None if self.answer_ is None else self.answer_.count(trace)
+        answer = None if self.answer_ is None else self.answer_.count(_as_trace(operational, predictions))
         return PredictionCounts(sums, len(predictions), self.fingerprint, left_out, answer)
+
+
+def _as_trace(operational: Any, predictions: Predictions) -> Trace:
+    if isinstance(operational, Trace):
+        return operational
+    return Trace.from_probabilities(predictions.probabilities)
 
 
 def _identity(network: Network | None) -> str | None:

@@ -1,6 +1,7 @@
 """Set sums: all that the answer needs of a set of predictions, in numbers that add up over devices."""
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -39,6 +40,11 @@ class SetSums:
     lowest: Doubles
     """Smallest value at each of up to 256 positions of the inputs; empty where inputs are not known."""
     highest: Doubles
+
+    @cached_property
+    def signals(self) -> Doubles:
+        """`set_signals` of this set."""
+        return set_signals(self)
 
     BOUNDS: ClassVar[tuple[str, ...]] = ("lowest", "highest")
 
