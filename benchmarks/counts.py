@@ -18,6 +18,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from torch import nn
 
 import assay
 from assay import Bins, Histogram, Network, Trace
+from assay.storage import write_text_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "benchmarks" / "papers")]
@@ -130,20 +132,25 @@ def _trained_gtsrb(images: torch.Tensor, labels: torch.Tensor) -> nn.Module:
     return module.eval()
 
 
-def trials(subject: str, count: int, first_seed: int, resamples: int) -> None:
-    """Test set and operation differ in their classes only."""
+def _missing(part: str, subject: str, count: int, first_seed: int) -> Iterator[tuple[int, Path, Pool]]:
+    """(trial, path, pool) of every trial that is not in the cache."""
     pool = None
     for trial in range(count):
-        path = CACHE / f"trials-{subject}-{first_seed}-{trial}.json"
-        if path.is_file():
-            continue
-        pool = pool or Pool(subject)
+        path = CACHE / f"{part}-{subject}-{first_seed}-{trial}.json"
+        if not path.is_file():
+            pool = pool or Pool(subject)
+            yield trial, path, pool
+
+
+def trials(subject: str, count: int, first_seed: int, resamples: int) -> None:
+    """Test set and operation differ in their classes only."""
+    for trial, path, pool in _missing("trials", subject, count, first_seed):
         test, outside = pool.drawn(trial, first_seed, shifted=True)
         start = time.process_time()
         histogram = Histogram.of_cells(pool.cells[outside], pool.bins)
         estimate = pool.estimate(test, histogram, resamples)
         facts = _facts(estimate, pool.predictions[outside] == pool.labels[outside])
-        _write(path, facts | {"trial": trial, "seconds": time.process_time() - start})
+        write_text_whole(path, json.dumps(facts | {"trial": trial, "seconds": time.process_time() - start}))
     print(trials_table(subject, first_seed))
 
 
@@ -195,19 +202,14 @@ def _fault(trial: int) -> tuple[str, int]:
 
 def shifts(subject: str, count: int, first_seed: int, resamples: int) -> None:
     """The same classes in both; operation has a fault: noise, blur or weather of severity 1 to 5."""
-    pool = None
-    for trial in range(count):
-        path = CACHE / f"shifts-{subject}-{first_seed}-{trial}.json"
-        if path.is_file():
-            continue
-        pool = pool or Pool(subject)
+    for trial, path, pool in _missing("shifts", subject, count, first_seed):
         test, outside = pool.drawn(trial, first_seed, shifted=False)
         inputs = _with_fault(pool, outside, trial)
         trace: Trace = pool.network.observe((inputs, torch.from_numpy(pool.labels[outside])))
         estimate = pool.estimate(test, Histogram.of(trace, pool.bins), resamples)
         facts = _facts(estimate, trace.correct.numpy())
         fault, severity = _fault(trial)
-        _write(path, facts | {"trial": trial, "fault": fault, "severity": severity})
+        write_text_whole(path, json.dumps(facts | {"trial": trial, "fault": fault, "severity": severity}))
     print(shifts_table(subject, first_seed))
 
 
@@ -219,12 +221,6 @@ def _facts(estimate: assay.CountsEstimate, correct: np.ndarray) -> dict[str, obj
         "upper": estimate.upper, "unshaped": estimate.unshaped, "p_value": estimate.p_value,
         "gamma_lower": lower, "gamma_upper": upper, "points": estimate.points, "inputs": estimate.inputs,
     }  # fmt: skip
-
-
-def _write(path: Path, facts: dict[str, object]) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(facts))
-    partial.replace(path)
 
 
 def _read(part: str, subject: str, first_seed: int) -> pd.DataFrame:

@@ -128,8 +128,15 @@ class Sentences(nn.Module):
         return self.encoder.get_input_embeddings()
 
     def forward(self, **inputs: Tensor) -> Tensor:
+        return self.head(self.averaged(**inputs))
+
+    def averaged(self, **inputs: Tensor) -> Tensor:
         mask = inputs["attention_mask"][:, :, None].float()
-        return self.head((self.encoder(**inputs).last_hidden_state * mask).sum(1) / mask.sum(1))
+        return (self.encoder(**inputs).last_hidden_state * mask).sum(1) / mask.sum(1)
+
+    @staticmethod
+    def new_head() -> nn.Module:
+        return nn.Sequential(nn.Linear(384, 64), nn.Tanh(), nn.Linear(64, 2))
 
 
 def minilm_classifier(
@@ -140,7 +147,7 @@ def minilm_classifier(
     network = assay.Network.from_huggingface(module, module.tokenizer, max_length=64, batch_size=50)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        head = nn.Sequential(nn.Linear(384, 64), nn.Tanh(), nn.Linear(64, 2))
+        head = Sentences.new_head()
         if cache.exists():
             head.load_state_dict(torch.load(cache, weights_only=True))
         else:

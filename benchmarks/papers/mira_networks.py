@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import networks
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -91,28 +92,8 @@ VISION: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-class Sentences(nn.Module):
-    """A MiniLM encoder cut after some layers, its token vectors averaged, and a head with 64 features."""
-
-    def __init__(self, folder: Path, layers: int) -> None:
-        super().__init__()
-        from transformers import AutoModel, AutoTokenizer
-
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.encoder = AutoModel.from_pretrained(folder, add_pooling_layer=False).eval()
-        self.encoder.encoder.layer = self.encoder.encoder.layer[:layers]
-        self.config = self.encoder.config
-        self.head: nn.Module = nn.Identity()
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.encoder.get_input_embeddings()
-
-    def forward(self, **inputs: Tensor) -> Tensor:
-        return self.head(self.averaged(**inputs))
-
-    def averaged(self, **inputs: Tensor) -> Tensor:
-        mask = inputs["attention_mask"][:, :, None].float()
-        return (self.encoder(**inputs).last_hidden_state * mask).sum(1) / mask.sum(1)
+class Sentences(networks.Sentences):
+    """With what MIRA's experiments train its head on."""
 
     def network(self) -> assay.Network:
         return assay.Network.from_huggingface(self, self.tokenizer, max_length=32, batch_size=30)
@@ -129,10 +110,6 @@ class Sentences(nn.Module):
                     self.averaged(**{name: value[:, :width].long() for name, value in tokens.items()})
                 )
         return torch.cat(parts)
-
-    @staticmethod
-    def new_head() -> nn.Module:
-        return nn.Sequential(nn.Linear(384, 64), nn.Tanh(), nn.Linear(64, 2))
 
 
 def kept(
