@@ -3,6 +3,8 @@
 from assay.mira.chi_square import surprisal
 from assay.mira.comparison import MonitorabilityComparison, compare_monitorability
 from assay.mira.detection import Tuning
+from assay.mira.panel_result import Monitorability
+from assay.mira.panel_score import monitorability
 from assay.mira.result import FeatureSample, MiraResult
 from assay.mira.score import mira_score
 from assay.mira.settings import MiraSettings
@@ -14,6 +16,7 @@ __all__ = [
     "FeatureSample",
     "MiraResult",
     "MiraSettings",
+    "Monitorability",
     "MonitorabilityComparison",
     "MonitorabilityValidation",
     "ShuffleScore",
@@ -21,6 +24,7 @@ __all__ = [
     "Weight",
     "compare_monitorability",
     "mira_score",
+    "monitorability",
     "shuffle_score",
     "surprisal",
     "validate_monitorability",
