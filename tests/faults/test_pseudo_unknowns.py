@@ -49,11 +49,11 @@ def test_every_member_keeps_the_form_changes_something_and_follows_from_the_seed
         if isinstance(inputs, dict):
             assert torch.equal(found["attention_mask"], inputs["attention_mask"]) or name == "truncation"
             found, again, other = (part["input_ids"] for part in (found, again, other))
-        assert found.shape == ids.shape and found.dtype == ids.dtype, name
+        assert (found.shape, found.dtype) == (ids.shape, ids.dtype), name
         assert torch.equal(found, again), name
         assert not torch.equal(found, ids), name
         if ids.is_floating_point() and ids.ndim > 2:  # images stay within the range they came in
-            assert found.min() >= ids.min() - 1e-2 and found.max() <= ids.max() + 1e-2, name
+            assert ids.min() - 1e-2 <= found.min() <= found.max() <= ids.max() + 1e-2, name
     assert torch.equal(ids, before)  # nothing is changed in place
 
 

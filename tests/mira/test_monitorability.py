@@ -72,7 +72,8 @@ def test_a_class_that_was_left_out_is_noticed(found):
 def test_it_is_kept_in_a_file_and_drawn(found, tmp_path):
     assay.save(found, tmp_path / "found.safetensors")
     again = assay.load(tmp_path / "found.safetensors")
-    assert again.score == found.score and again.table.equals(found.table)
+    assert again.score == found.score
+    assert again.table.equals(found.table)
     assert len(found.figures()) == 2
 
 
@@ -105,9 +106,7 @@ def test_the_error_over_inputs_is_that_of_a_bootstrap():
     best = best_of(table)
     error = score_error(found, table, rows)
     over_inputs = (error**2 - best.var(ddof=1) / len(best)) ** 0.5
-    draws = [
-        best_of(trial_table(trials(generator.integers(0, rows, rows)), 0.95)).mean() for _ in range(300)
-    ]
+    draws = [best_of(trial_table(trials(generator.integers(0, rows, rows)), 0.95)).mean() for _ in range(300)]
     # A standard deviation from 300 draws is off by 4 %; three times that.
     assert over_inputs == pytest.approx(np.std(draws), rel=0.13)
 
@@ -119,7 +118,8 @@ def test_black_boxes_probabilities_and_two_classes_work_and_say_what_is_left_out
     )
     found = assay.monitorability(box, (inputs, labels), clusters(100, 1, classes=2))
     assert set(found.table["monitor"]) == {"ODIN"}
-    assert "Energy (output)" in found.left_out and LEFT_OUT in found.left_out
+    assert "Energy (output)" in found.left_out
+    assert LEFT_OUT in found.left_out
     two = assay.monitorability(assay.Network(Head(2)), (inputs, labels), clusters(100, 1, classes=2))
     assert "fewer than three classes" in two.left_out[LEFT_OUT]
     assert LEFT_OUT in two.summary()
@@ -131,7 +131,8 @@ def test_one_class_works():
     found = assay.monitorability(
         assay.Network(Head()), (inputs[:80], labels[:80]), (inputs[80:], labels[80:])
     )
-    assert LEFT_OUT in found.left_out and 0 <= found.score <= 1
+    assert LEFT_OUT in found.left_out
+    assert 0 <= found.score <= 1
 
 
 class Words(nn.Module):

@@ -122,20 +122,6 @@ def agreement_figure(table: pd.DataFrame, words: str) -> "Figure":
     return figure
 
 
-def shuffle_figure(clean: np.ndarray, shuffled: np.ndarray, score: float) -> "Figure":
-    """Histograms of the energies of inputs and of shuffled inputs."""
-    figure = blank_figure(6.0, 3.2)
-    axes = figure.subplots()
-    bins = np.histogram_bin_edges(np.concatenate([clean, shuffled]), bins=40).tolist()
-    axes.hist(clean, bins, color=BLUE, alpha=0.7, label="inputs")
-    axes.hist(shuffled, bins, color=ORANGE, alpha=0.6, label="values shuffled between inputs")
-    axes.set_xlabel("energy (higher: more suspicious)")
-    axes.set_ylabel("inputs")
-    axes.set_title(f"Inputs and shuffled inputs (AUROC {score:.3f})", fontsize=10)
-    axes.legend(fontsize=8)
-    return figure
-
-
 def row_names(table: pd.DataFrame) -> Sequence[str]:
     """The name of the network, of the layer, or of both: whatever distinguishes the rows."""
     one_layer = table["layer"].nunique() == 1

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from assay.mira.figures import BLUE, GREY, ORANGE, blank_figure
 
@@ -52,4 +53,18 @@ def class_detection_figure(per_class: pd.DataFrame, monitor: str) -> "Figure":
     if shown["left_out"].notna().any():
         axes.legend(frameon=False, fontsize=8, loc="lower left")
     axes.set_title("Which classes hide what does not belong there", fontsize=10)
+    return figure
+
+
+def visibility_figure(scores: NDArray[np.float64], wrong: NDArray[np.bool_], area: float) -> "Figure":
+    """How sure the forest is that an answer is an error, for right answers and for errors."""
+    figure = blank_figure(6.5, 3.0)
+    axes = figure.subplots()
+    edges = np.linspace(0, 1, 31).tolist()
+    for part, colour, name in ((scores[~wrong], BLUE, "right answers"), (scores[wrong], ORANGE, "errors")):
+        axes.hist(part, bins=edges, density=True, alpha=0.6, color=colour, label=name)
+    axes.set_xlabel("share of trees that call it an error")
+    axes.set_ylabel("density")
+    axes.legend(frameon=False, fontsize=8)
+    axes.set_title(f"Errors seen from this layer: AUROC {area:.3f}", fontsize=10)
     return figure
