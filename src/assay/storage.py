@@ -49,14 +49,18 @@ def storable(kind: str, version: int = 1) -> Callable[[T], T]:
     return register
 
 
-def save(obj: object, path: str | os.PathLike[str]) -> None:
-    """Write `obj` to `path`, whole or not at all."""
+def save(obj: object, path: str | os.PathLike[str], *, mergeable: bool = False) -> None:
+    """Write `obj` to `path`, whole or not at all.
+
+    With `mergeable`, monitors are written with what their fit gathered (sums, samples of rows), so that fits
+    from several files can be merged.
+    """
     if type(obj) not in _kinds:
         raise StorageError(
             f"expected an object that assay can save, got {type(obj).__name__}; "
             "save a Trace, a monitor, a Guard or a result"
         )
-    packer = _Packer()
+    packer = _MergeablePacker() if mergeable else _Packer()
     tree = json.dumps(packer.pack(obj))
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in packer.tensors.items()}
     metadata = {
@@ -291,6 +295,11 @@ class _Packer:
                 return index
         self.networks.append(network)
         return len(self.networks) - 1
+
+
+class _MergeablePacker(_Packer):
+    def _state(self, obj: Any) -> dict[str, Any]:
+        return dict(obj.mergeable_state()) if hasattr(obj, "mergeable_state") else super()._state(obj)
 
 
 class _Identifier(_Packer):
