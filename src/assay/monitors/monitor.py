@@ -22,6 +22,7 @@ from assay.monitors.metadata import Metadata, Needs
 from assay.monitors.parts.gathered import Gathered
 from assay.network.graph import under_tracer
 from assay.outputs import LOGITS
+from assay.sharded_trace import ShardedTrace
 from assay.storage import fingerprint_of, storable
 from assay.trace import Trace
 
@@ -57,11 +58,20 @@ class Monitor(ABC):
             room = "monitors" if cls.__module__.startswith("assay.") else cls.__module__
             storable(f"{room}.{cls.__name__}", cls.version)(cls)
 
-    def fit(self, traces: Trace | Iterable[Trace]) -> Self:
-        """Learn what is normal from one Trace or a stream of them; both give the same state."""
+    def fit(
+        self, traces: Trace | Iterable[Trace], *, engine: str = "here", workers: int | None = None
+    ) -> Self:
+        """Learn what is normal from one Trace, a stream of them or a ShardedTrace; all give the same state.
+
+        On an engine ("processes" or "ray") every shard, or Trace of a stream, is a job, and what the workers
+        gathered is merged.
+        """
         self._forget()
         try:
-            self._collect(traces)
+            if engine == "here":
+                self._collect(traces)
+            else:
+                self._collect_on(traces, engine, workers)
             self._conclude()
         except BaseException:  # also an interrupt: half a fit must not pass for one
             self._forget()
@@ -76,19 +86,26 @@ class Monitor(ABC):
         """
         for one in (self, *others):
             self._check_mergeable(one)
-        self._check_different((self, *others))
+        fits = self._different_fits((self, *others))
         try:
             for other in others:
                 self._join(other)
+            self._fits = fits
             self._conclude()
         except BaseException:
             self._forget()
             raise
         return self
 
-    def score(self, trace: Trace) -> Tensor:
-        """One number per input, in double precision."""
+    def score(
+        self, trace: Trace | ShardedTrace, *, engine: str = "here", workers: int | None = None
+    ) -> Tensor:
+        """One number per input, in double precision; of a ShardedTrace shard by shard."""
         self._check_fitted()
+        if isinstance(trace, ShardedTrace) or engine != "here":
+            from assay.monitors.parts.shard_fit import scores_on
+
+            return scores_on(self, trace, engine, workers)
         self._check_sizes(trace)
         # Under a tracer (`Guard.export`) the operations become a graph that is run on other rows.
         scores = self._traced_score(trace) if under_tracer() else self._score(trace)
@@ -180,9 +197,20 @@ class Monitor(ABC):
             mine._join(theirs)
         assert self._gathered is not None
         assert other._gathered is not None  # refused before
-        self._fits = (*self._known_fits(), *other._known_fits())
         for name, gathered in self._gathered.items():
             gathered.merge(other._gathered[name])
+
+    def _adopt(self, other: Self) -> None:
+        """Become what the other is, in place; the monitors it is made of, too."""
+        vars(self).update({name: value for name, value in vars(other).items() if name.endswith("_")})
+        self._gathered = other._gathered
+        for mine, theirs in zip(self._parts, other._parts, strict=True):
+            mine._adopt(theirs)
+
+    def _collect_on(self, traces: Trace | Iterable[Trace], engine: str, workers: int | None) -> None:
+        from assay.monitors.parts.shard_fit import collect_on
+
+        collect_on(self, traces, engine, workers)
 
     def _known_fits(self) -> tuple[str, ...]:
         """A hash of what each fit merged so far had gathered; empty where it learned nothing."""
@@ -278,13 +306,15 @@ class Monitor(ABC):
                 "it with assay.save(monitor, path, mergeable=True)"
             )
 
-    def _check_different(self, fits: Sequence["Monitor"]) -> None:
-        known = Counter(fit for monitor in fits for fit in monitor._known_fits())
+    def _different_fits(self, monitors: Sequence["Monitor"]) -> tuple[str, ...]:
+        """What identifies every fit; an error if one comes twice."""
+        known = Counter(fit for monitor in monitors for fit in monitor._known_fits())
         if any(count > 1 for count in known.values()):
             raise InputError(
                 f"expected fits of {type(self).__name__} on different rows, got one that is merged already, "
                 "and its rows would count twice; merge each once"
             )
+        return tuple(known)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "classes_"):
