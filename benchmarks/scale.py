@@ -151,6 +151,10 @@ class Slow(nn.Module):
 
 def slow_run(folder: str, engine: str) -> None:
     inputs = torch.randn(20_000, 64, generator=torch.Generator().manual_seed(3))
+    if engine == "ray":
+        import ray
+
+        ray.init(address=os.environ["RAY_ADDRESS"], _node_ip_address="127.0.0.1", log_to_driver=False)
     Network(Slow()).observe_to(folder, inputs, engine=engine, workers=2, shard_rows=1024)
 
 
@@ -160,7 +164,7 @@ def kill(folder: Path, engines: list[str]) -> None:
     slow_run(str(expected), "here")
     whole = assay.load(expected)
     for engine in engines:
-        place = folder / engine
+        place, cluster = folder / engine, _ray_cluster() if engine == "ray" else None
         process = multiprocessing.get_context("spawn").Process(target=slow_run, args=(str(place), engine))
         process.start()
         while listed(place) < 4:
@@ -168,7 +172,6 @@ def kill(folder: Path, engines: list[str]) -> None:
         os.kill(process.pid or 0, signal.SIGKILL)
         process.join()
         left = listed(place)
-        cluster = _ray_cluster() if engine == "ray" else None
         again = multiprocessing.get_context("spawn").Process(target=slow_run, args=(str(place), engine))
         again.start()
         while listed(place) < left + 4:
@@ -191,8 +194,9 @@ def _ray_cluster() -> Any:
     """Two nodes on this machine, which RAY_ADDRESS names."""
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    cluster.second = cluster.add_node(num_cpus=1)
+    node = {"num_cpus": 1, "node_ip_address": "127.0.0.1"}
+    cluster = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
+    cluster.second = cluster.add_node(**node)
     os.environ["RAY_ADDRESS"] = cluster.address
     return cluster
 

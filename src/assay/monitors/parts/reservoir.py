@@ -25,6 +25,7 @@ class Reservoir(Gathered):
         self._parts: list[Columns] = []
         self._cut = torch.inf
         """No key from here on can stay."""
+        self._sorted = True
 
     def add(self, keys: Tensor, rows: Tensor | Columns) -> None:
         columns: Columns = {"": rows} if isinstance(rows, Tensor) else rows
@@ -40,6 +41,7 @@ class Reservoir(Gathered):
         if len(keys) or not self._parts:
             self._keys.append(keys)
             self._parts.append(columns)
+            self._sorted = False
         if self._limit is not None and sum(map(len, self._keys)) > 2 * self._limit:
             self._sort()
 
@@ -50,7 +52,7 @@ class Reservoir(Gathered):
     @property
     def keys(self) -> Tensor:
         """Of the rows kept, in order."""
-        self._sort()
+        self.columns()
         return self._keys[0] if self._keys else torch.empty(0, dtype=torch.float64)
 
     def rows(self, name: Any = "") -> Tensor:
@@ -62,6 +64,8 @@ class Reservoir(Gathered):
         return self._sort() if self._parts else {}
 
     def _sort(self) -> Columns:
+        if self._sorted:
+            return self._parts[0]
         keys = torch.cat(self._keys)
         order = keys.argsort(stable=True)[: self._limit]
         if len(self._parts) > 1 or len(order) < len(keys) or not bool((order.diff() == 1).all()):
@@ -71,16 +75,12 @@ class Reservoir(Gathered):
             self._keys = [keys[order]]
         if len(order) == self._limit:
             self._cut = float(self._keys[0][-1])
+        self._sorted = True
         return self._parts[0]
 
-    def state(self) -> dict[str, object]:
-        columns = self.columns()
-        return {
-            "_limit": self._limit,
-            "_keys": self._keys,
-            "_parts": [columns] if self._parts else [],
-            "_cut": self._cut,
-        }
+    def state(self) -> dict[str, Any]:
+        self.columns()
+        return super().state()
 
 
 def checked_limit(limit: int | None) -> int | None:
