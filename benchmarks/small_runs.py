@@ -42,6 +42,12 @@ RUNS = {
         "language --problem markov-core --evaluations 4e3 --seeds 1 --cache {work}",
         "table --cache {work}",
     ],
+    "scale": [
+        "observe --rows 600 --workers 1 2",
+        "fit --rows 2e5 --features 16 --workers 1 2 --folder {work}/scale",
+        "stream --rows 2e5 --features 16",
+        "kill --engines processes --folder {work}/scale",
+    ],
     "subjects": ["mlp-sensorless --rows 100"],
     "volatility": ["--windows 100 1000 --updates 2000 --rows 20000"],
     "papers/volatility_networks": ["ann cnn --epochs 1 --data {data} --cache {work}/volatility"],

@@ -79,6 +79,7 @@ from .reshaping import neuron_bounds as neuron_bounds
 from .reshaping import portion_similarity as portion_similarity
 from .reshaping import recall as recall
 from .reshaping import reshape as reshape
+from .sharded_trace import ShardedTrace as ShardedTrace
 from .storage import load as load
 from .storage import save as save
 from .trace import Trace as Trace
