@@ -105,21 +105,27 @@ class Watch(StreamWatch[WatchState]):
     def answer(self, inputs: Any) -> Answer:
         """Judge and count; also returns the Trace and the seconds it took."""
         answer = self.guard.answer(inputs)
-        features = {layer: answer.trace.layer(layer) for layer in self._counted_layers()}
-        seen = Trace(answer.trace.logits, features, outputs=LOGITS)
-        cancelled = int(answer.verdict.alarm.sum())
+        self.count(answer.trace, answer.verdict.alarm)
+        return answer
+
+    def count(self, trace: Trace, alarm: Tensor) -> None:
+        """Count rows that the same guard judged, here or in another process; `trace` has `counted_layers`."""
+        features = {layer: trace.layer(layer) for layer in self.counted_layers}
+        seen = Trace(trace.logits, features, outputs=LOGITS)
+        cancelled = int(alarm.sum())
         with self._lock:
             self._predictions += len(seen)
             self._cancelled += cancelled
-            self._pending.append((seen, answer.verdict.alarm))
+            self._pending.append((seen, alarm))
             self._pending_rows += len(seen)
             if self._pending_rows >= COUNTED_TOGETHER:
                 self._count()
-        return answer
 
-    def _counted_layers(self) -> list[str]:
+    @property
+    def counted_layers(self) -> tuple[str, ...]:
+        """The layers that the histogram and the estimator read."""
         bins = () if self.bins is None else self.bins.layers
-        return list(dict.fromkeys((*bins, *(() if self.estimator is None else self.estimator.layers))))
+        return tuple(dict.fromkeys((*bins, *(() if self.estimator is None else self.estimator.layers))))
 
     def state_now(self) -> WatchState:
         """Everything seen so far, counted."""
