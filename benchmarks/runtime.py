@@ -183,8 +183,10 @@ class Served:
 def serve(folder: Path, monitor: str, options: list[str]) -> None:
     """In the server's process: a guard with everything watched, or a network with nothing."""
     torch.set_num_threads(1)
-    from assay.cli.serve import _run
-    from assay.web.service import Limits, Service
+    from assay.web.limits import Limits
+    from assay.web.listening import Drain, listening_socket
+    from assay.web.supervisor import serve_guard
+    from assay.web.worker_process import WorkerPlan
 
     network = assay.Network(small())
     if monitor == "nothing":
@@ -200,8 +202,9 @@ def serve(folder: Path, monitor: str, options: list[str]) -> None:
             estimator=assay.AccuracyEstimator().fit(clean),
         )
     state = folder / "counts" if "--state" in options else None
-    service = Service(watch, state=state, every=1.0, limits=Limits(waiting=128))
-    _run(service.app, "127.0.0.1", 0, "guard", 10)
+    plan = WorkerPlan.of(watch, Nothing, "guard", Limits(waiting=128, seconds=10.0), None, (), workers=1)
+    listener = listening_socket("127.0.0.1", 0)
+    serve_guard(watch, plan, listener, workers=1, state=state, every=1.0, drain=Drain())
 
 
 def body(rows: int, seed: int = 0) -> bytes:

@@ -42,6 +42,10 @@ RUNS = {
         "language --problem markov-core --evaluations 4e3 --seeds 1 --cache {work}",
         "table --cache {work}",
     ],
+    "service": [
+        "rates --networks small --workers 2 --seconds 1",
+        "kills --minutes 0.1 --every 5 --clients 2",
+    ],
     "subjects": ["mlp-sensorless --rows 100"],
     "volatility": ["--windows 100 1000 --updates 2000 --rows 20000"],
     "papers/volatility_networks": ["ann cnn --epochs 1 --data {data} --cache {work}/volatility"],
