@@ -183,10 +183,7 @@ class Served:
 def serve(folder: Path, monitor: str, options: list[str]) -> None:
     """In the server's process: a guard with everything watched, or a network with nothing."""
     torch.set_num_threads(1)
-    from assay.web.limits import Limits
-    from assay.web.listening import Drain, listening_socket
-    from assay.web.supervisor import serve_guard
-    from assay.web.worker_process import WorkerPlan
+    from assay.web import limits, listening, supervisor, worker_process
 
     network = assay.Network(small())
     if monitor == "nothing":
@@ -202,9 +199,10 @@ def serve(folder: Path, monitor: str, options: list[str]) -> None:
             estimator=assay.AccuracyEstimator().fit(clean),
         )
     state = folder / "counts" if "--state" in options else None
-    plan = WorkerPlan.of(watch, Nothing, "guard", Limits(waiting=128, seconds=10.0), None, (), workers=1)
-    listener = listening_socket("127.0.0.1", 0)
-    serve_guard(watch, plan, listener, workers=1, state=state, every=1.0, drain=Drain())
+    bounds = limits.Limits(waiting=128, seconds=10.0)
+    plan = worker_process.WorkerPlan.of(watch, Nothing, "guard", bounds, None, (), workers=1)
+    place, drain = listening.listening_socket("127.0.0.1", 0), listening.Drain()
+    supervisor.serve_guard(watch, plan, place, workers=1, state=state, every=1.0, drain=drain)
 
 
 def body(rows: int, seed: int = 0) -> bytes:
