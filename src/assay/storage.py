@@ -204,11 +204,26 @@ def _spec(tensor: torch.Tensor) -> TensorSpec:
     )
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+def stored_digest(path: str | os.PathLike[str]) -> str:
+    """The hash of the contents that a file says it has, read from its header alone; `load` checks it."""
+    _expect_file(path)
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            metadata = file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise StorageError(f"{path} is truncated or damaged ({error}); save it again") from error
+    return metadata.get("digest") or f"none in {path}"
+
+
+def _expect_file(path: str | os.PathLike[str]) -> None:
     if not Path(path).is_file():
         found = "a folder" if Path(path).is_dir() else "none"
         raise StorageError(f"expected a file at {path}, found {found}; check the path")
     expect_readable(path)
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+    _expect_file(path)
     try:
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}

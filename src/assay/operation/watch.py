@@ -2,6 +2,7 @@
 
 import copy
 import threading
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +96,7 @@ class Watch(StreamWatch[WatchState]):
         self._accuracy = None if estimator is None else AccuracyWindows(estimator, self.window)
         self._volatility_state, self._drift_state = _states(volatility, drift)
         self._predictions = self._cancelled = self._uncounted = 0
+        self._stream = uuid.uuid4().hex
         self._pending: list[tuple[Trace, Tensor]] = []
         self._pending_rows = 0
         self._lock = threading.Lock()
@@ -168,6 +170,7 @@ class Watch(StreamWatch[WatchState]):
                 copy.deepcopy(self.drift),
                 None if self._accuracy is None else self._accuracy.counts,
                 None if self._accuracy is None else self._accuracy.history,
+                stream=self._stream,
             )
 
     def _record(self) -> WatchRecord:
@@ -192,6 +195,7 @@ class Watch(StreamWatch[WatchState]):
             volatility = self.volatility and (record.volatility or self.volatility)
             drift = self.drift and (record.drift or self.drift)
             volatility_state, drift_state = _states(volatility, drift)
+            self._stream = record.stream or self._stream
             self._predictions += record.predictions
             self._cancelled += record.cancelled
             self._uncounted += record.uncounted
