@@ -205,25 +205,28 @@ def _spec(tensor: torch.Tensor) -> TensorSpec:
 
 
 def stored_digest(path: str | os.PathLike[str]) -> str:
-    """The hash of the contents that a file says it has, read from its header alone; `load` checks it."""
-    _expect_file(path)
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            metadata = file.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise StorageError(f"{path} is truncated or damaged ({error}); save it again") from error
-    return metadata.get("digest") or f"none in {path}"
+    """The hash of the contents that a file says it has, from its header alone; `load` checks it."""
+    with _opened(path) as (_, metadata):
+        return metadata.get("digest", "")
 
 
-def _expect_file(path: str | os.PathLike[str]) -> None:
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+    with _opened(path) as (file, metadata):
+        # A clone lies where torch aligns its memory, as it did before saving: matrix products round by
+        # alignment, and a loaded monitor is to give the very same scores.
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    if digest(metadata.get("state", ""), tensors) != metadata.get("digest"):
+        raise StorageError(f"{path} is damaged: its contents do not match its digest; save it again")
+    return metadata, tensors
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[tuple[Any, dict[str, str]]]:
+    """An open file that assay wrote, and its metadata."""
     if not Path(path).is_file():
         found = "a folder" if Path(path).is_dir() else "none"
         raise StorageError(f"expected a file at {path}, found {found}; check the path")
     expect_readable(path)
-
-
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
-    _expect_file(path)
     try:
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}
@@ -236,14 +239,9 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch
                     f"{path} has format version {metadata['format_version']}, this assay "
                     f"reads up to {FORMAT_VERSION}; upgrade assay"
                 )
-            # A clone lies where torch aligns its memory, as it did before saving: matrix products round by
-            # alignment, and a loaded monitor is to give the very same scores.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            yield file, metadata
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise StorageError(f"{path} is truncated or damaged ({error}); save it again") from error
-    if digest(metadata.get("state", ""), tensors) != metadata.get("digest"):
-        raise StorageError(f"{path} is damaged: its contents do not match its digest; save it again")
-    return metadata, tensors
 
 
 class _Packer:
