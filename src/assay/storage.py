@@ -231,14 +231,11 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[tuple[Any, dict[str, str]]
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != "assay":
-                raise StorageError(
-                    f"expected a file written by assay.save, got {path}; read other formats with assay.data"
-                )
-            if int(metadata["format_version"]) > FORMAT_VERSION:
-                raise StorageError(
-                    f"{path} has format version {metadata['format_version']}, this assay "
-                    f"reads up to {FORMAT_VERSION}; upgrade assay"
-                )
+                other = "read other formats with assay.data"
+                raise StorageError(f"expected a file written by assay.save, got {path}; {other}")
+            if int(version := metadata["format_version"]) > FORMAT_VERSION:
+                known = f"this assay reads up to {FORMAT_VERSION}; upgrade assay"
+                raise StorageError(f"{path} has format version {version}, {known}")
             yield file, metadata
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise StorageError(f"{path} is truncated or damaged ({error}); save it again") from error
