@@ -423,7 +423,7 @@ def test_a_network_with_several_predictions_per_input_is_refused(network):
     dense = assay.Network(network.module, layers=(), rows="pixels")
     for score in (
         lambda: assay.mira_score(dense, gaussians(50), gaussians(50)),
-        lambda: assay.shuffle_score(dense, gaussians(50)[0]),
+        lambda: assay.monitorability(dense, gaussians(50), gaussians(50)),
     ):
         with pytest.raises(InputError, match="one prediction per input"):
             score()
