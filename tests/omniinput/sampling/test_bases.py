@@ -9,7 +9,7 @@ from exact import TinyTransformer, markov_table
 
 import assay
 from assay.errors import InputError
-from assay.omniinput.sampling.bases import BaseProblem, RedrawnSites, RedrawnSuffix, RedrawnToken
+from assay.omniinput.sampling.bases import BaseProblem, Product, RedrawnSites, RedrawnSuffix, RedrawnToken
 from assay.omniinput.sampling.kernels.chain import Tempered, init
 
 
@@ -82,7 +82,7 @@ def test_every_move_leaves_the_tempered_base_unchanged(move):
     """One step from states of the target gives states of the target: 20,000 rows over 27 or 16 inputs."""
     generator = torch.Generator().manual_seed(0)
     if isinstance(move, RedrawnSites):
-        base = assay.omniinput.Product([[0.7, 0.3], [0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
+        base = Product([[0.7, 0.3], [0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
         inputs = torch.cartesian_prod(*[torch.arange(2)] * 4)
         shares = torch.stack([base.shares[site, inputs[:, site]] for site in range(4)]).prod(dim=0)
     else:

@@ -4,7 +4,7 @@
 move inputs with `kernels`; each sampler returns its own `OutputDistribution`.
 """
 
-from assay.omniinput.sampling.bases import Product, Templates, TextsOf
+from assay.omniinput.sampling.bases import Templates, TextsOf
 from assay.omniinput.sampling.distribution import OutputDistribution, Samples
 from assay.omniinput.sampling.language_model import CausalLM
 from assay.omniinput.sampling.memorisation import Memorised, memorised
@@ -13,7 +13,6 @@ from assay.omniinput.sampling.normalisation import cross_model_normalised
 from assay.omniinput.sampling.problem import SamplingError
 from assay.omniinput.sampling.run import sample_outputs
 from assay.omniinput.sampling.space import InputSpace
-from assay.omniinput.sampling.tail import TailProbability
 
 __all__ = [
     "CausalLM",
@@ -21,10 +20,8 @@ __all__ = [
     "Memorised",
     "NGram",
     "OutputDistribution",
-    "Product",
     "Samples",
     "SamplingError",
-    "TailProbability",
     "Templates",
     "TextsOf",
     "cross_model_normalised",

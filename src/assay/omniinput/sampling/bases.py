@@ -263,9 +263,9 @@ class RedrawnToken:
     def step(
         self, state: State, target: Target, problem: Problem, generator: torch.Generator, groups: int = 1
     ) -> tuple[State, Info]:
+        place = int(torch.randint(state.sites.shape[1], (), generator=generator))
         assert isinstance(problem, BaseProblem)
         assert isinstance(problem.base, TextsOf)
-        place = int(torch.randint(state.sites.shape[1], (), generator=generator))
         drawn = problem.base.token(state.sites, place, generator)
         proposed = state.sites.clone()
         proposed[:, place] = drawn
