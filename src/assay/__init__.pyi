@@ -30,13 +30,15 @@ from .guard import Guard as Guard
 from .guard import OnnxGuard as OnnxGuard
 from .guard import Verdict as Verdict
 from .guard import default_guard as default_guard
+from .mira import ErrorVisibility as ErrorVisibility
 from .mira import MiraResult as MiraResult
+from .mira import Monitorability as Monitorability
 from .mira import MonitorabilityComparison as MonitorabilityComparison
 from .mira import MonitorabilityValidation as MonitorabilityValidation
-from .mira import ShuffleScore as ShuffleScore
 from .mira import compare_monitorability as compare_monitorability
+from .mira import error_visibility as error_visibility
 from .mira import mira_score as mira_score
-from .mira import shuffle_score as shuffle_score
+from .mira import monitorability as monitorability
 from .mira import validate_monitorability as validate_monitorability
 from .network import FunctionRows as FunctionRows
 from .network import Network as Network
