@@ -33,6 +33,7 @@ RUNS = {
     "counts": ["trials --trials 2 --resamples 50", "table"],
     "fleet": ["--data {data}/fashion-mnist --cache {work}/fleet --devices 8 --reshaped 1"],
     "guard_promises": ["stream --streams 2 --rows 200 --clean 600"],
+    "language_models": ["rare --budget 3000 --seeds 1", "speed --model gpt2 --budget 200"],
     "merging": ["--files 20"],
     "monitorability": ["measure --only digits --parts truth panel", "tables"],
     "monitors": ["--only outputs odin --repeats 1"],
