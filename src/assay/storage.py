@@ -89,7 +89,8 @@ def mapped(path: str | os.PathLike[str]) -> Any:
 
 def stored_digest(path: str | os.PathLike[str]) -> str:
     """The digest that the file says it has."""
-    return _read(path, whole=False)[0].get("digest", "")
+    with _open_file(path) as (_, metadata):
+        return metadata.get("digest", "")
 
 
 def _opened(folder: Path, kind: str | None) -> Any:
@@ -211,6 +212,22 @@ def _spec(tensor: torch.Tensor) -> TensorSpec:
 def _read(
     path: str | os.PathLike[str], *, whole: bool = True
 ) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+    """Metadata and tensors; without `whole`, these stay where they are on disk, and nothing is checked."""
+    with _open_file(path) as (file, metadata):
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if not whole:
+            return metadata, tensors
+        # A clone lies where torch aligns its memory, as it did before saving: matrix products round by
+        # alignment, and a loaded monitor is to give the very same scores.
+        tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    if digest(metadata.get("state", ""), tensors) != metadata.get("digest"):
+        raise StorageError(f"{path} is damaged: its contents do not match its digest; save it again")
+    return metadata, tensors
+
+
+@contextmanager
+def _open_file(path: str | os.PathLike[str]) -> Iterator[tuple[Any, dict[str, str]]]:
+    """An open file that assay wrote, and its metadata."""
     if not Path(path).is_file():
         found = "a folder" if Path(path).is_dir() else "none"
         raise StorageError(f"expected a file at {path}, found {found}; check the path")
@@ -219,22 +236,11 @@ def _read(
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != "assay":
-                raise StorageError(
-                    f"expected a file written by assay.save, got {path}; read other formats with assay.data"
-                )
-            if int(metadata["format_version"]) > FORMAT_VERSION:
-                raise StorageError(
-                    f"{path} has format version {metadata['format_version']}, this assay "
-                    f"reads up to {FORMAT_VERSION}; upgrade assay"
-                )
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                other = "read other formats with assay.data"
+                raise StorageError(f"expected a file written by assay.save, got {path}; {other}")
+            if int(version := metadata["format_version"]) > FORMAT_VERSION:
+                known = f"this assay reads up to {FORMAT_VERSION}; upgrade assay"
+                raise StorageError(f"{path} has format version {version}, {known}")
+            yield file, metadata
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise StorageError(f"{path} is truncated or damaged ({error}); save it again") from error
-    if not whole:
-        return metadata, tensors
-    # A clone lies where torch aligns its memory, as it did before saving: matrix products round by alignment,
-    # and a loaded monitor is to give the very same scores.
-    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
-    if digest(metadata.get("state", ""), tensors) != metadata.get("digest"):
-        raise StorageError(f"{path} is damaged: its contents do not match its digest; save it again")
-    return metadata, tensors
