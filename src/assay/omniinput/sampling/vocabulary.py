@@ -7,6 +7,7 @@ token is drawn by its cumulated probability in two steps (cell, then token), so 
 a row. Nothing of size rows x vocabulary is copied or kept.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +19,6 @@ from torch import Tensor
 
 from assay.omniinput.sampling.problem import SamplingError
 
-CELL = 256  # tokens whose probabilities are added up before a draw
 AT_ONCE = 2**17  # entries x betas; with fewer, calls cost more than numbers
 CPU_BLOCK, DEVICE_BLOCK = 2**19, 2**25  # entries that are worked on at once
 FINEST = 4096  # betas that are multiples of 1 / FINEST share powers
@@ -131,7 +131,7 @@ class NextTokens:
 
     def log_normalisers(self, betas: Tensor, tilt: Tilt | None = None) -> Tensor:
         """ln S(beta) = ln sum_v p(v)^beta psi(v) for every row and beta: (rows, K), in double precision."""
-        return self.unless_ended(self._sums(betas, tilt, None)[self.row])
+        return self.unless_ended(self._sums(betas, tilt)[self.row])
 
     def weighed(self, betas: Tensor, own: Tensor, tilt: Tilt | None = None, every: bool = True) -> "Weighed":
         """Ready to draw from p^beta psi / S(beta) at the beta with number `own` of each row.
@@ -140,16 +140,17 @@ class NextTokens:
         """
         pair_numbers, pair = torch.unique(self.row * len(betas) + own, return_inverse=True)
         pairs = torch.stack([pair_numbers // len(betas), pair_numbers % len(betas)])
-        cells = torch.zeros(pairs.shape[1], -(-self.values // CELL), device=self.logits.device)
-        if every:
-            sums = self._sums(betas, tilt, (pairs, cells))[self.row]
-            return Weighed(self, betas, own, tilt, self.unless_ended(sums), cells, pair)
+        cells = torch.zeros(
+            pairs.shape[1], -(-self.values // cell_size(self.values)), device=self.logits.device
+        )
         for part in blocks(self.logits, pairs.shape[1]):
             row, which = (index.to(self.logits.device) for index in pairs[:, part])
             weights = self._exponents(row, betas.to(self.logits.device)[which]).exp_()
             if tilt is not None:
                 weights *= tilt.weights[which]
             cells[part] = _cells(weights)
+        if every:
+            return Weighed(self, betas, own, tilt, self.log_normalisers(betas, tilt), cells, pair)
         log_sums = cells.double().sum(dim=1).log().cpu() + self._offsets(pairs, betas, tilt)
         found = self.unless_ended(log_sums[pair][:, None])
         return Weighed(self, betas, own, tilt, found, cells, pair)
@@ -167,40 +168,29 @@ class NextTokens:
         found = beta * (torch.where(beta < 0, lows[row], highs[row]) - self.log_totals[row])
         return found if tilt is None else found + tilt.top.double().cpu()[which]
 
-    def _sums(self, betas: Tensor, tilt: Tilt | None, draw: tuple[Tensor, Tensor] | None) -> Tensor:
-        """ln S of every distinct row and beta; with `draw`, also the cells of (row, beta) pairs."""
+    def _sums(self, betas: Tensor, tilt: Tilt | None) -> Tensor:
+        """ln S of every distinct row and beta."""
         count, device = len(betas), self.logits.device
-        sums = torch.empty(len(self.logits), count, device=device)
         if self.logits.numel() * count <= AT_ONCE:
             each = betas.float().to(device)
             reference = torch.where(each < 0, self.lows[:, None], self.highs[:, None])
             weights = (self.logits.float()[:, None] - reference[:, :, None]).mul_(each[:, None]).exp_()
-            if tilt is not None:
-                weights *= tilt.weights
-            sums = weights.sum(dim=2)
-            if draw is not None:
-                (row, which), cells = draw
-                cells[:] = _cells(weights[row.to(device), which.to(device)])
+            sums = weights.sum(dim=2) if tilt is None else weights.mul_(tilt.weights).sum(dim=2)
         else:
-            self._sum_blocks(sums, betas, tilt, draw)
+            sums = self._sums_of_blocks(betas, tilt)
         grid = torch.cartesian_prod(torch.arange(len(sums)), torch.arange(count)).T
         return sums.double().log().cpu() + self._offsets(grid, betas, tilt).reshape(-1, count)
 
-    def _sum_blocks(
-        self, sums: Tensor, betas: Tensor, tilt: Tilt | None, draw: tuple[Tensor, Tensor] | None
-    ) -> None:
+    def _sums_of_blocks(self, betas: Tensor, tilt: Tilt | None) -> Tensor:
         """Block by block, one beta after the other, so that memory stays that of the logits."""
-        device = self.logits.device
+        sums = torch.empty(len(self.logits), len(betas), device=self.logits.device)
         for part in blocks(self.logits):
             logits = self.logits[part].float()
             scratch = logits if tilt is None else torch.empty_like(logits)
-            mine = {} if draw is None else _pairs_of(part, draw[0])
             for number, power in powers(logits, self.lows[part], self.highs[part], betas.numpy()):
                 weights = power if tilt is None else torch.mul(power, tilt.weights[number], out=scratch)
                 sums[part, number] = weights.sum(dim=1)
-                if draw is not None and number in mine:
-                    places, rows = mine[number]
-                    draw[1][places.to(device)] = _cells(weights[rows.to(device)])
+        return sums
 
 
 @dataclass(frozen=True)
@@ -222,8 +212,8 @@ class Weighed:
         cumulated = self.cells[self.pair.to(device)].double().cumsum(dim=1)
         target = uniform * cumulated[:, -1]
         cell = _first_above(cumulated, target)
-        width = torch.arange(min(CELL, self.tokens.values), device=device)
-        place = (cell[:, None] * CELL + width).clamp(max=self.tokens.values - 1)
+        size = cell_size(self.tokens.values)
+        place = (cell[:, None] * size + torch.arange(size, device=device)).clamp(max=self.tokens.values - 1)
         inside = self._weights(place)
         inside[:, 1:] *= place.diff(dim=1) > 0  # the last cell may be shorter
         below = torch.where(cell > 0, cumulated.gather(1, (cell - 1).clamp(min=0)[:, None])[:, 0], 0.0)
@@ -269,23 +259,19 @@ def _first_above(cumulated: Tensor, target: Tensor) -> Tensor:
     return found[:, 0].clamp(max=cumulated.shape[1] - 1)
 
 
+def cell_size(values: int) -> int:
+    """How many tokens are added up before a draw: about as many as there are cells then."""
+    return int(2 ** math.ceil(math.log2(max(values, 2)) / 2))
+
+
 def _cells(weights: Tensor) -> Tensor:
     """Sums over cells of the vocabulary; the last cell may be shorter."""
-    whole = weights.shape[1] // CELL
-    found = [weights[:, : whole * CELL].reshape(len(weights), whole, CELL).sum(dim=2)]
-    if whole * CELL < weights.shape[1]:
-        found.append(weights[:, whole * CELL :].sum(dim=1, keepdim=True))
+    size = cell_size(weights.shape[1])
+    whole = weights.shape[1] // size
+    found = [weights[:, : whole * size].reshape(len(weights), whole, size).sum(dim=2)]
+    if whole * size < weights.shape[1]:
+        found.append(weights[:, whole * size :].sum(dim=1, keepdim=True))
     return torch.cat(found, dim=1)
-
-
-def _pairs_of(part: slice, pairs: Tensor) -> dict[int, tuple[Tensor, Tensor]]:
-    """By beta: the (row, beta) pairs, sorted by row, whose row lies in a block, and their rows in the
-    block."""
-    row, which = pairs[0].contiguous(), pairs[1]
-    first, last = torch.searchsorted(row, torch.tensor([part.start, part.stop])).tolist()
-    inside = which[first:last]
-    places = {int(number): first + (inside == number).nonzero()[:, 0] for number in torch.unique(inside)}
-    return {number: (place, row[place] - part.start) for number, place in places.items()}
 
 
 def powers(
