@@ -44,9 +44,13 @@ def test_statistics_of_images_are_what_scipy_and_numpy_say(channels):
             np.abs(np.diff(image, axis=1)).mean(),
             image.min(),
             image.max(),
+            np.abs(inside.reshape(channels, 3, 2, 3, 2).mean(axis=(2, 4))).mean(),
+            np.log(image.std()),
+            np.log(np.abs(inside).mean()),
         ]
         if channels > 1:
-            expected += [image.std(axis=0).mean(), *image.mean(axis=(1, 2))]
+            apart = (np.abs(np.diff(part, axis=0)).mean() for part in (image, inside))
+            expected += [*apart, *image.mean(axis=(1, 2))]
         np.testing.assert_allclose(row, expected, atol=1e-12)
 
 
@@ -219,7 +223,7 @@ def test_wide_tables_are_compared_value_by_value():
 def test_a_dict_of_inputs_has_the_statistics_of_every_part():
     inputs = {"photo": images(50), "facts": table(50)}
     monitor = InputStatistics().fit(trace_of(inputs))
-    assert monitor.statistics(trace_of(inputs)).shape == (50, 9 + 5)
+    assert monitor.statistics(trace_of(inputs)).shape == (50, 12 + 5)
     with pytest.raises(InputError, match=r"\['facts', 'photo'\].*\['photo'\]"):
         monitor.score(trace_of({"photo": images(3)}))
 
