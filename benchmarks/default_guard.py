@@ -33,7 +33,7 @@ from assay.monitors import Monitor, Standardised
 
 FOLDER = CACHE.parent / "default_guard"
 DEFAULT = "default guard"
-FITTED = 8000
+FITTED = 4000
 """Training rows that the monitors are fitted on, at most."""
 SPLITS = 200
 MEASURES = {"MCC": "specific_mcc", "caught": "overall_recall", "AUROC": "specific_auroc"}
@@ -155,7 +155,7 @@ def scenarios_of(found: Subject) -> list[assay.Scenario]:
 def run(found: Subject, guards: dict[str, Guard], folder: Path) -> BenchmarkResult:
     """Every guard on every scenario; finished cells are kept and not run again."""
     result = assay.run_benchmark(
-        guards, scenarios_of(found), checkpoint=folder / f"cells-{found.name}", resamples=50
+        guards, scenarios_of(found), checkpoint=folder / f"cells-{found.name}", resamples=10
     )
     assay.save(result, folder / f"{found.name}.safetensors")
     return result
@@ -164,13 +164,18 @@ def run(found: Subject, guards: dict[str, Guard], folder: Path) -> BenchmarkResu
 def promise(guard: Guard, found: Subject) -> dict[str, float]:
     """How well the rate is kept over random splits of clean rows that neither fit nor p-values have used."""
     trace = found.network.observe(found.live, keep_inputs="encoded")
+    half, scores = len(trace) // 2, guard.scores(trace).numpy()
     generator, rates = np.random.default_rng(0), {None: [], 0.95: []}
+    again = {level: Guard(guard.network, guard.monitor) for level in rates}
+    ranks = {
+        level: one.calibrate(trace[:half], RATE, level=level).calibration["rank"]
+        for level, one in again.items()
+    }
     for _ in range(SPLITS):
-        order = torch.from_numpy(generator.permutation(len(trace)))
-        held, tested = trace[order[: len(order) // 2]], trace[order[len(order) // 2 :]]
+        mixed = generator.permutation(scores)
         for level, kept in rates.items():
-            again = Guard(guard.network, guard.monitor).calibrate(held, RATE, level=level)
-            kept.append(float(again.judge(tested).alarm.double().mean()))
+            threshold = np.sort(mixed[:half])[ranks[level] - 1]
+            kept.append(float((mixed[half:] > threshold).mean()))
     return {
         "mean rate": float(np.mean(rates[None])),
         "splits at most 5 % with level 0.95": float(np.mean(np.array(rates[0.95]) <= RATE)),

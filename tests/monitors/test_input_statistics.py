@@ -78,7 +78,8 @@ def test_the_distance_is_that_to_the_kth_nearest_row_in_whitened_statistics():
     covariance = np.cov(values.T, bias=True) + np.eye(5) / 60
     apart = scaled(asked)[:, None] - values
     squares = np.einsum("abi,ij,abj->ab", apart, np.linalg.inv(covariance), apart)
-    np.testing.assert_allclose(monitor.score(trace_of(asked)), np.sqrt(np.sort(squares)[:, 2]), rtol=1e-9)
+    # Rows are kept in single precision, 6e-8 of their size.
+    np.testing.assert_allclose(monitor.score(trace_of(asked)), np.sqrt(np.sort(squares)[:, 2]), rtol=1e-5)
 
 
 def test_faults_of_each_kind_are_farther_than_anything_known():

@@ -225,9 +225,9 @@ class Standardised(_Combination):
       1 / sum_m (w_m / p_m), at least the plain one over M max_m w_m: the factor grows by that much.
     - "root": p = 4 / (sum_m w_m / sqrt(p_m))^2, halfway from Fisher's sum (the geometric mean) to the
       harmonic mean: it hears one member that is sure, and adds up what several suspect. A p-value under any
-      dependence and any weights: where p <= a has probability b, the mean of sum_m w_m / sqrt(p_m) is at least
-      2 / sqrt(a) there, and at most that of the smallest p_m there are, 2 / sqrt(b) (Vovk and Wang 2020,
-      r = -1/2).
+      dependence and any weights: where p <= a has probability b, the mean of sum_m w_m / sqrt(p_m) is at
+      least 2 / sqrt(a) there, and at most that of the smallest p_m there are, 2 / sqrt(b) (Vovk and Wang
+      2020, r = -1/2).
     - "mean": p = 2 mean_m p_m, a p-value under any dependence (Vovk and Wang 2020).
     """
 
@@ -267,6 +267,8 @@ class Standardised(_Combination):
         )
         self.combine = combine
         self.weights = _checked_weights(weights, combine, len(self.members))
+        shares = torch.tensor(self.weights or [1.0] * len(self.members), dtype=torch.float64)
+        self._log_shares = (shares / shares.sum()).log()[:, None]
 
     def combined(self, evidence: Tensor) -> Tensor:
         return {
@@ -290,16 +292,11 @@ class Standardised(_Combination):
         return -log_upper_gamma(count**2 / variance, evidence.sum(dim=0) * count / variance)
 
     def _harmonic(self, evidence: Tensor) -> Tensor:
-        factor = _harmonic_factor(len(evidence)) * len(evidence) * float(self._shares().max())
-        return (evidence + self._shares().log()).logsumexp(dim=0) - math.log(factor)
+        factor = _harmonic_factor(len(evidence)) * len(evidence) * math.exp(self._log_shares.max())
+        return (evidence + self._log_shares).logsumexp(dim=0) - math.log(factor)
 
     def _root(self, evidence: Tensor) -> Tensor:
-        return 2 * (evidence / 2 + self._shares().log()).logsumexp(dim=0) - math.log(4)
-
-    def _shares(self) -> Tensor:
-        """(members, 1): the weights, once they add up to 1."""
-        weights = torch.tensor(self.weights or [1.0] * len(self.members), dtype=torch.float64)
-        return (weights / weights.sum())[:, None]
+        return 2 * (evidence / 2 + self._log_shares).logsumexp(dim=0) - math.log(4)
 
     def _cauchy(self, evidence: Tensor) -> Tensor:
         least = math.log1p(1 / self.reference_.shape[1])
