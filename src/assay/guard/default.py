@@ -2,7 +2,7 @@
 monitor, and their evidence combined.
 
 Which monitors and which combination was decided on two networks, a LeNet on GTSRB and an MLP on Sensorless
-(`benchmarks/default_guard.py choose`), and measured on others (docs/guard.md).
+(`benchmarks/default_guard.py choose`), and measured on others (docs/default-guard.md).
 """
 
 from typing import Any

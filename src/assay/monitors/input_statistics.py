@@ -61,9 +61,9 @@ class InputStatistics(Monitor):
     metadata = Metadata(
         score="distance of a few statistics of the input from those seen",
         needs=Needs(inputs=True, inputs_in_fit=True, encoded=True),
-        fit="N * (v + 81)",
-        cost="N * (v + 9 * M)",
-        state="116 * M",
+        fit="N * (v + 288)",
+        cost="N * (v + 12 * M)",
+        state="108 * M",
     )
 
     version = 2  # other statistics of images than in version 1

@@ -1,5 +1,6 @@
 """A few cheap statistics of an image of any size, grey or in colour."""
 
+import math
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,7 +13,6 @@ from assay.network.graph import under_tracer
 _ROWS = 32  # looked at together: intermediate results stay in cache
 _WHOLE = (1, 2, 3)
 _LEAST = 1e-3  # of what a logarithm is taken of: a quarter of a grey value in [0, 1]
-
 
 Array: TypeAlias = Any
 """Of numpy or of torch."""
@@ -30,7 +30,8 @@ def image_statistics(images: Tensor) -> Tensor:
     level of each. In double precision: the same, whatever the batch.
     """
     if under_tracer():
-        return _statistics(torch, images.double())
+        traced: Tensor = _statistics(torch, images.double())
+        return traced
     # numpy takes a step in a third of the time, which is what counts for a single input.
     blocks = [_statistics(np, block.detach().double().numpy()) for block in row_blocks(images, _ROWS)]
     return torch.from_numpy(np.concatenate(blocks))
@@ -39,7 +40,7 @@ def image_statistics(images: Tensor) -> Tensor:
 def _statistics(xp: Any, images: Array) -> Array:
     """By the functions of numpy or torch: `xp` is one of them."""
     height, width = images.shape[-2:]
-    planes = images.reshape(images.shape[0], -1, height, width) if images.ndim > 3 else images[:, None]
+    planes = images.reshape(images.shape[0], math.prod(images.shape[1:-2]), height, width)
     across, down = _steps(planes, -1), _steps(planes, -2)
     bends = _second_differences(xp, planes, across, down)
     sizes = xp.abs(bends)
