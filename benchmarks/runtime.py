@@ -183,8 +183,7 @@ class Served:
 def serve(folder: Path, monitor: str, options: list[str]) -> None:
     """In the server's process: a guard with everything watched, or a network with nothing."""
     torch.set_num_threads(1)
-    from assay.cli.serve import _run
-    from assay.web.service import Limits, Service
+    from assay.web import limits, listening, supervisor, worker_process
 
     network = assay.Network(small())
     if monitor == "nothing":
@@ -200,8 +199,10 @@ def serve(folder: Path, monitor: str, options: list[str]) -> None:
             estimator=assay.AccuracyEstimator().fit(clean),
         )
     state = folder / "counts" if "--state" in options else None
-    service = Service(watch, state=state, every=1.0, limits=Limits(waiting=128))
-    _run(service.app, "127.0.0.1", 0, "guard", 10)
+    bounds = limits.Limits(waiting=128, seconds=10.0)
+    plan = worker_process.WorkerPlan.of(watch, Nothing, "guard", bounds, None, (), workers=1)
+    place, drain = listening.listening_socket("127.0.0.1", 0), listening.Drain()
+    supervisor.serve_guard(watch, plan, place, workers=1, state=state, every=1.0, drain=drain)
 
 
 def body(rows: int, seed: int = 0) -> bytes:

@@ -33,6 +33,9 @@ RUNS = {
     "counts": ["trials --trials 2 --resamples 50", "table"],
     "fleet": ["--data {data}/fashion-mnist --cache {work}/fleet --devices 8 --reshaped 1"],
     "guard_promises": ["stream --streams 2 --rows 200 --clean 600"],
+    "language_models": ["rare --budget 3000 --seeds 1", "speed --model gpt2 --budget 200"],
+    "merging": ["--files 20"],
+    "monitorability": ["measure --only digits --parts truth panel", "tables"],
     "monitors": ["--only outputs odin --repeats 1"],
     "networks_people_ship": ["magika skl2onnx lightgbm"],
     "observe": ["--repeats 1"],
@@ -41,6 +44,16 @@ RUNS = {
     "sampling": [
         "language --problem markov-core --evaluations 4e3 --seeds 1 --cache {work}",
         "table --cache {work}",
+    ],
+    "scale": [
+        "observe --rows 600 --workers 1 2",
+        "fit --rows 2e5 --features 16 --workers 1 2 --folder {work}/scale",
+        "stream --rows 2e5 --features 16",
+        "kill --engines processes --folder {work}/scale",
+    ],
+    "service": [
+        "rates --networks small --workers 2 --seconds 1",
+        "kills --minutes 0.1 --every 5 --clients 2",
     ],
     "subjects": ["mlp-sensorless --rows 100"],
     "volatility": ["--windows 100 1000 --updates 2000 --rows 20000"],

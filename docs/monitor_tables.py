@@ -13,7 +13,7 @@ from assay.monitors.monitor import Monitor
 PAGE = Path(__file__).parent / "monitors.md"
 TABLES = re.compile(r"(?<=<!-- tables -->\n).*(?=<!-- /tables -->)", re.DOTALL)
 
-COLUMNS = ("monitor", "score", "needs", "fit", "score costs", "keeps, bytes", "paper")
+COLUMNS = ("monitor", "score", "needs", "fit", "score costs", "keeps, bytes", "merges", "paper")
 SHARED = {"layer", "limit", "name", "seed"}
 """Arguments that mean the same everywhere; the page explains them once."""
 
@@ -70,6 +70,7 @@ def _row(cls: type[Monitor]) -> tuple[str, ...]:
         _total(cls, metadata.fit),
         _cost(cls),
         _kept(cls),
+        f"no: {metadata.unmergeable}" if metadata.unmergeable else "yes",
         f"{metadata.paper} {metadata.year}" if metadata.paper else "-",
     )
 

@@ -108,7 +108,7 @@ def trained(width):
 
 
 def everything(engine):
-    """A benchmark, a comparison, a sampling run and a bootstrap, as plain numbers."""
+    """A benchmark, a comparison, a sampling run, a bootstrap, rows observed and a fit, as plain numbers."""
     train, test = blobs(300, 1), blobs(200, 2)
     network = trained(8)
     fitted, held = network.observe(train), network.observe(blobs(200, 3))
@@ -134,6 +134,7 @@ def everything(engine):
     reshaped = assay.reshape(network.observe(test), assay.Histogram.of(held, bins), 0.1)
     estimate = reshaped.estimate(resamples=120, engine=engine)
     own = reshaped.estimate(_first_label, resamples=60, engine=engine)
+    neighbours = assay.monitors.KNN(k=3).fit([fitted[:100], fitted[100:]], engine=engine)
     columns = [name for name in table if "seconds" not in name]
     return {
         "benchmark": table[columns].to_json(),
@@ -142,6 +143,8 @@ def everything(engine):
         "error": dist.error.tolist(),
         "kept": dist.kept.inputs.tolist(),
         "estimate": [estimate.lower, estimate.upper, own.lower, own.upper],
+        "observed": network.observe(train, engine=engine).logits.tolist(),
+        "neighbours": neighbours.score(held, engine=engine).tolist(),
     }
 
 

@@ -18,7 +18,7 @@ from assay.extras import EXTRAS, expect_installed
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-IMPORTED_AS = {"scikit-learn": "sklearn", "pillow": "PIL", "faiss-cpu": "faiss"}
+IMPORTED_AS = {"scikit-learn": "sklearn", "pillow": "PIL", "faiss-cpu": "faiss", "ray[serve]": "fastapi"}
 
 
 def imported_names(requirements):

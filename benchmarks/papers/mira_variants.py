@@ -15,11 +15,11 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 import assay
+from assay.faults.partners import shuffled_values
 from assay.mira.chi_square import surprisal
 from assay.mira.perturbation_range import found_range
 from assay.mira.score import prepared_sweep
 from assay.mira.settings import MiraSettings
-from assay.mira.shuffle import shuffled
 from assay.mira.weights import epsilon_steps, step_weights
 from assay.network import perturbable, replaced
 
@@ -134,7 +134,7 @@ def synthetic_variants(
     best = {}
     for name, make in (
         ("blend", blends),
-        ("shuffle", lambda values, _, seed: shuffled(values, seed)),
+        ("shuffle", lambda values, _, seed: shuffled_values(values, torch.Generator().manual_seed(seed))),
         ("noise", noise),
     ):
         made = network.observe(replaced(inputs, make(perturbable(inputs), labels, seed)))

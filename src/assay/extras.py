@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from assay.errors import MissingExtraError
 
 EXTRAS = {
+    "fastapi": "serve",
     "lightning": "lightning",
     "onnx": "onnx",
     "onnxruntime": "onnx",

@@ -1,68 +1,52 @@
 """Files: safetensors tensors plus a JSON header with kind and format version; no pickle anywhere.
 
-One decorator makes a class storable. Its state is a tree of plain values whose leaves may be tensors, arrays,
-data frames or other storable objects; only this module knows how the tree is written. A network is not
-written: the caller passes it to `load` again.
+A file is the tree of an object's state (`state_tree.py`); only this module knows how the tree is written. A
+network is not written: the caller passes it to `load` again. A folder with a manifest is opened by the class
+that the manifest names.
 """
 
-import dataclasses
-import importlib
 import json
-import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
-import pandas as pd
 import torch
 from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 
 from assay.errors import AssayError, StorageError
 from assay.identity import digest
+from assay.state_tree import MergeablePacker, Packer, Unpacker, class_of, kind_of
+from assay.state_tree import fingerprint_of as fingerprint_of
+from assay.state_tree import storable as storable
 
 FORMAT_VERSION = 1
 
-_classes: dict[str, type] = {}
-_kinds: dict[type, tuple[str, int]] = {}
+MANIFEST = "manifest.jsonl"
+"""In a folder that is read like one file: a line that says what it is, and a line per part."""
 
 
-T = TypeVar("T", bound=type)
+def save(obj: object, path: str | os.PathLike[str], *, mergeable: bool = False) -> None:
+    """Write `obj` to `path`, whole or not at all.
 
-
-def storable(kind: str, version: int = 1) -> Callable[[T], T]:
-    """Let `save` and `load` handle instances of the decorated class.
-
-    The kind is the public name below `assay` ("Trace", "monitors.Energy"); classes of other packages may use
-    any name. The state is `obj.state()`, or the fields of a dataclass; the object is restored with
-    `cls.from_state(state)`, or `cls(**state)`.
+    With `mergeable`, monitors are written with what their fit gathered (sums, samples of rows), so that fits
+    from several files can be merged.
     """
-
-    def register(cls: T) -> T:
-        _classes[kind] = cls
-        _kinds[cls] = kind, version
-        return cls
-
-    return register
-
-
-def save(obj: object, path: str | os.PathLike[str]) -> None:
-    """Write `obj` to `path`, whole or not at all."""
-    if type(obj) not in _kinds:
+    kind = kind_of(obj)
+    if kind is None:
         raise StorageError(
             f"expected an object that assay can save, got {type(obj).__name__}; "
             "save a Trace, a monitor, a Guard or a result"
         )
-    packer = _Packer()
+    packer = MergeablePacker() if mergeable else Packer()
     tree = json.dumps(packer.pack(obj))
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in packer.tensors.items()}
     metadata = {
         "format": "assay",
         "format_version": str(FORMAT_VERSION),
-        "kind": _kinds[type(obj)][0],
+        "kind": kind,
         "state": tree,
         "digest": digest(tree, tensors),
     }
@@ -72,18 +56,14 @@ def save(obj: object, path: str | os.PathLike[str]) -> None:
     write_whole(path, lambda temporary: serialize_file(specs, temporary, metadata=metadata))
 
 
-def fingerprint_of(obj: object) -> str:
-    """A hash of everything a file of `obj` would contain: the same before saving and after loading."""
-    packer = _Identifier()
-    return digest(packer.pack(obj), packer.tensors)
-
-
 def load(path: str | os.PathLike[str], *, network: object | None = None, kind: str | None = None) -> Any:
     """Read what `save` wrote.
 
     Objects that refer to a network need it as `network` (several as a list, in the order they appear in the
     object). With `kind`, a file of another kind is refused.
     """
+    if (Path(path) / MANIFEST).is_file():
+        return _opened(Path(path), kind)
     metadata, tensors = _read(path)
     if kind is not None and metadata["kind"] != kind:
         raise StorageError(
@@ -91,13 +71,38 @@ def load(path: str | os.PathLike[str], *, network: object | None = None, kind: s
         )
     networks = list(network) if isinstance(network, list | tuple) else [] if network is None else [network]
     try:
-        return _Unpacker(tensors, networks).unpack(json.loads(metadata["state"]))
+        return Unpacker(tensors, networks).unpack(json.loads(metadata["state"]))
     except AssayError as error:  # already one sentence that says what to do
         raise StorageError(f"{path}: {error}") from error
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise StorageError(
             f"{path} does not describe a valid {metadata['kind']} ({error}); save it again"
         ) from error
+
+
+def mapped(path: str | os.PathLike[str]) -> Any:
+    """What `save` wrote, with tensors that are read from the file when they are used; the digest is not
+    checked, which would read all of them."""
+    metadata, tensors = _read(path, whole=False)
+    return Unpacker(tensors, []).unpack(json.loads(metadata["state"]))
+
+
+def stored_digest(path: str | os.PathLike[str]) -> str:
+    """The digest that the file says it has."""
+    with _open_file(path) as (_, metadata):
+        return metadata.get("digest", "")
+
+
+def _opened(folder: Path, kind: str | None) -> Any:
+    """What the manifest of a folder describes."""
+    try:
+        with (folder / MANIFEST).open(encoding="utf-8") as lines:
+            found = json.loads(next(lines))["kind"]
+    except (OSError, StopIteration, ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"{folder / MANIFEST} is damaged ({error}); write the folder again") from error
+    if kind not in (None, found, "Trace"):
+        raise StorageError(f"expected {folder} to contain a {kind}, got a {found}; pass the right one")
+    return class_of(found).open(folder)  # type: ignore[attr-defined]
 
 
 def expect_readable(path: str | os.PathLike[str]) -> None:
@@ -204,7 +209,25 @@ def _spec(tensor: torch.Tensor) -> TensorSpec:
     )
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+def _read(
+    path: str | os.PathLike[str], *, whole: bool = True
+) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+    """Metadata and tensors; without `whole`, these stay where they are on disk, and nothing is checked."""
+    with _open_file(path) as (file, metadata):
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if not whole:
+            return metadata, tensors
+        # A clone lies where torch aligns its memory, as it did before saving: matrix products round by
+        # alignment, and a loaded monitor is to give the very same scores.
+        tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    if digest(metadata.get("state", ""), tensors) != metadata.get("digest"):
+        raise StorageError(f"{path} is damaged: its contents do not match its digest; save it again")
+    return metadata, tensors
+
+
+@contextmanager
+def _open_file(path: str | os.PathLike[str]) -> Iterator[tuple[Any, dict[str, str]]]:
+    """An open file that assay wrote, and its metadata."""
     if not Path(path).is_file():
         found = "a folder" if Path(path).is_dir() else "none"
         raise StorageError(f"expected a file at {path}, found {found}; check the path")
@@ -213,178 +236,11 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, torch
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != "assay":
-                raise StorageError(
-                    f"expected a file written by assay.save, got {path}; read other formats with assay.data"
-                )
-            if int(metadata["format_version"]) > FORMAT_VERSION:
-                raise StorageError(
-                    f"{path} has format version {metadata['format_version']}, this assay "
-                    f"reads up to {FORMAT_VERSION}; upgrade assay"
-                )
-            # A clone lies where torch aligns its memory, as it did before saving: matrix products round by
-            # alignment, and a loaded monitor is to give the very same scores.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+                other = "read other formats with assay.data"
+                raise StorageError(f"expected a file written by assay.save, got {path}; {other}")
+            if int(version := metadata["format_version"]) > FORMAT_VERSION:
+                known = f"this assay reads up to {FORMAT_VERSION}; upgrade assay"
+                raise StorageError(f"{path} has format version {version}, {known}")
+            yield file, metadata
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise StorageError(f"{path} is truncated or damaged ({error}); save it again") from error
-    if digest(metadata.get("state", ""), tensors) != metadata.get("digest"):
-        raise StorageError(f"{path} is damaged: its contents do not match its digest; save it again")
-    return metadata, tensors
-
-
-class _Packer:
-    """From an object to a JSON tree; tensors are kept separately, under a number."""
-
-    def __init__(self) -> None:
-        self.tensors: dict[str, torch.Tensor] = {}
-        self.networks: list[object] = []
-
-    def pack(self, value: Any) -> Any:
-        if isinstance(value, np.generic):
-            value = value.item()
-        if value is None or isinstance(value, (bool, int, str)):
-            return value
-        if isinstance(value, float):
-            return value if math.isfinite(value) else {"$float": str(value)}
-        if isinstance(value, list):
-            return [self.pack(item) for item in value]
-        return self._tagged(value)
-
-    def _tagged(self, value: Any) -> dict[str, Any]:
-        if type(value) in _kinds:
-            kind, version = _kinds[type(value)]
-            return {"$kind": kind, "version": version, "state": self.pack(self._state(value))}
-        if isinstance(value, torch.Tensor):
-            return {"$tensor": self._tensor_name(value)}
-        if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-            return {"$array": self._tensor_name(torch.from_numpy(np.require(value, requirements=["C", "W"])))}
-        if isinstance(value, tuple):
-            return {"$tuple": [self.pack(item) for item in value]}
-        if isinstance(value, Mapping):
-            return {"$items": [[self.pack(key), self.pack(item)] for key, item in value.items()]}
-        if isinstance(value, pd.DataFrame):
-            return {"$frame": [[self.pack(name), self.pack(_column(value[name]))] for name in value.columns]}
-        if fingerprint := getattr(value, "fingerprint", None):
-            return self._network_node(value, fingerprint)
-        raise StorageError(
-            f"expected plain values, tensors, arrays or storable objects, got "
-            f"{type(value).__name__}; it cannot be saved"
-        )
-
-    def _tensor_name(self, tensor: torch.Tensor) -> str:
-        name = str(len(self.tensors))
-        self.tensors[name] = tensor
-        return name
-
-    def _state(self, obj: Any) -> dict[str, Any]:
-        if hasattr(obj, "state"):
-            return dict(obj.state())
-        return {field.name: getattr(obj, field.name) for field in dataclasses.fields(obj)}
-
-    def _network_node(self, network: object, fingerprint: str) -> dict[str, Any]:
-        """Which network it was, and how its outputs were read."""
-        outputs = getattr(network, "outputs", None)
-        return {"$network": self._network_number(network), "fingerprint": fingerprint, "outputs": outputs}
-
-    def _network_number(self, network: object) -> int:
-        for index, known in enumerate(self.networks):
-            if known is network:
-                return index
-        self.networks.append(network)
-        return len(self.networks) - 1
-
-
-class _Identifier(_Packer):
-    """For a fingerprint only: things no file can contain, such as code, are represented by what identifies
-    them."""
-
-    def _state(self, obj: Any) -> dict[str, Any]:
-        return dict(obj.stated()) if hasattr(obj, "stated") else super()._state(obj)
-
-    def _network_node(self, network: object, fingerprint: str) -> dict[str, Any]:
-        # The same before and after the first rows show what the outputs are.
-        return {"$network": self._network_number(network), "fingerprint": fingerprint}
-
-
-class _Unpacker:
-    """From a JSON tree to the object; anything unexpected is an error, never a partial object."""
-
-    def __init__(self, tensors: Mapping[str, torch.Tensor], networks: list[object]) -> None:
-        self.tensors = tensors
-        self.networks = networks
-
-    def unpack(self, node: Any) -> Any:
-        match node:
-            case list():
-                return [self.unpack(item) for item in node]
-            case {"$kind": kind, "version": version, "state": state}:
-                return self._object(kind, version, state)
-            case {"$tensor": name}:
-                return self.tensors[name]
-            case {"$array": name}:
-                return self.tensors[name].numpy()
-            case {"$float": text}:
-                return float(text)
-            case {"$tuple": items}:
-                return tuple(self.unpack(item) for item in items)
-            case {"$items": items}:
-                return {self.unpack(key): self.unpack(item) for key, item in items}
-            case {"$frame": columns}:
-                return pd.DataFrame({self.unpack(name): self.unpack(column) for name, column in columns})
-            case {"$network": index, "fingerprint": fingerprint}:
-                # Files from before outputs were recognised have no such entry: all were read as logits.
-                return self._network(index, fingerprint, node.get("outputs", "logits"))
-            case dict():
-                raise StorageError(f"contains {sorted(node)}, which this assay does not know; upgrade assay")
-        return node
-
-    def _object(self, kind: str, version: int, state: Any) -> Any:
-        cls = _class_of(kind)
-        if version > _kinds[cls][1]:
-            raise StorageError(
-                f"contains a {kind} of version {version}, this assay reads up to {_kinds[cls][1]}; "
-                "upgrade assay"
-            )
-        from_state = getattr(cls, "from_state", None)
-        return from_state(self.unpack(state)) if from_state else cls(**self.unpack(state))
-
-    def _network(self, index: int, fingerprint: str, outputs: str | None) -> object:
-        if index >= len(self.networks):
-            raise StorageError(
-                f"needs {index + 1} network(s), got {len(self.networks)}; "
-                "pass assay.load(path, network=...), on the command line --network"
-            )
-        network = self.networks[index]
-        found = getattr(network, "fingerprint", None)
-        if found is None:
-            raise StorageError(
-                f"expected an assay.Network, got {type(network).__name__}; pass network=assay.Network(module)"
-            )
-        if found != fingerprint:
-            raise StorageError(
-                "was saved with another network (weights, architecture, pooling or tokenizer differ, or what "
-                "outputs= or scale= states); pass the network it was fitted on"
-            )
-        if outputs is not None and hasattr(network, "read_as"):
-            network.read_as(outputs)
-        return network
-
-
-def _column(series: "pd.Series[Any]") -> Any:
-    values = series.to_numpy()
-    return values if values.dtype.kind in "biuf" else values.tolist()
-
-
-def _class_of(kind: str) -> type:
-    """The class of a kind; classes of assay itself are imported by their public name."""
-    if kind not in _classes:
-        found: Any = importlib.import_module("assay")
-        try:
-            for name in kind.split("."):
-                found = getattr(found, name)
-        except AttributeError:
-            found = None
-    if kind not in _classes:
-        raise StorageError(
-            f"contains a {kind}, which is not known here; import the package that defines it first"
-        )
-    return _classes[kind]

@@ -44,7 +44,10 @@ def test_each_gate_is_what_its_part_measured(found, network):
     detection = gates["detection (mean MCC)"]
     assert detection.measured == facts["specific_mcc"]
     assert detection.interval == (facts["specific_mcc_lower"], facts["specific_mcc_upper"])
-    assert gates["monitorability (MIRA)"].measured == found.monitorability.score
+    assert gates["monitorability"].measured == found.monitorability.score
+    assert gates["monitorability"].interval == (found.monitorability.lower, found.monitorability.upper)
+    assert found.mira is None
+    assert "MIRA score" not in gates
     assert found.guard.monitor is not None
     assert gates["accuracy"].passed is True
     assert gates["accuracy"].measured > 0.9
@@ -80,10 +83,11 @@ def test_without_teaching_there_is_no_estimator(found):
 
 
 def test_a_gate_beyond_reach_fails_the_check(found):
-    from assay.check.run import _accuracy_gate, _detection_gate, _mira_gate
+    from assay.check.run import _accuracy_gate, _detection_gate, _monitorability_gate
 
+    seen = found.monitorability
     for low, high, gate in (
-        (*found.monitorability.interval, partial(_mira_gate, found.monitorability, "")),
+        (seen.lower, seen.upper, partial(_monitorability_gate, seen, "")),
         (*found.benchmark.interval(PROPOSED), partial(_detection_gate, found.benchmark)),
     ):
         wanted = (low / 2, (low + high) / 2, 1.01 * high)
@@ -207,19 +211,17 @@ def test_what_needs_gradients_is_left_out_of_the_check_of_a_black_box(network, t
     data = assay.data.digits()[1]
     faults = ("gaussian", "fgsm", "random_sign")
     found = assay.check_network(box, data, faults=faults, candidates=candidates, teach=False)
-    assert set(found.left_out) == {"odin", "fgsm", "monitorability (MIRA)"}
+    assert set(found.left_out) == {"odin", "fgsm"}
     assert all("without gradients" in reason for reason in found.left_out.values())
-    assert found.monitorability is None
-    assert [gate.name for gate in found.gates] == ["accuracy", "detection (mean MCC)", "false alarms"]
-    assert found.shuffle is not None
+    assert found.monitorability.score > 0.6  # which needs no gradients
+    names = ["accuracy", "monitorability", "detection (mean MCC)", "false alarms"]
+    assert [gate.name for gate in found.gates] == names
     assert set(found.benchmark.table["scenario"]) >= {"gaussian (5)", "random_sign (5)"}
-    missing = (
-        "Left out: odin, fgsm, monitorability (MIRA), since the network is a black box without gradients."
-    )
+    missing = "Left out: odin, fgsm, since the network is a black box without gradients."
     assert missing in found.summary()
     suite = ElementTree.fromstring(assay.check.junit(found))
-    assert suite.get("skipped") == "3"
-    assert "gradients" in suite.find("./testcase[@name='monitorability (MIRA)']/skipped").get("message")
+    assert suite.get("skipped") == "2"
+    assert "gradients" in suite.find("./testcase[@name='fgsm']/skipped").get("message")
     assay.write_report([found], tmp_path / "report.html")
     assert missing in (tmp_path / "report.html").read_text()
     assay.save(found, tmp_path / "check.safetensors")
@@ -234,11 +236,22 @@ def test_a_gate_that_was_asked_for_is_undecided_where_it_cannot_be_measured(netw
         least_mira=0.0,
         teach=False,
     )
-    mira = next(gate for gate in found.gates if gate.name.startswith("monitorability"))
+    mira = next(gate for gate in found.gates if gate.name == "MIRA score")
     assert mira.passed is None
     assert found.passed is None
     assert "gradients" in mira.words
-    assert not found.left_out
+    assert set(found.left_out) == {"fgsm"} or not found.left_out
+
+
+def test_mira_is_measured_where_its_gate_is_asked_for(network):
+    data = assay.data.digits()[1]
+    found = assay.check_network(
+        network, data, faults=("gaussian",), least_mira=-1, low=0.0, high=1.0, teach=False
+    )
+    gate = next(gate for gate in found.gates if gate.name == "MIRA score")
+    assert gate.measured == found.mira.score
+    assert gate.passed is True
+    assert found.mira in found.parts()
 
 
 def test_a_function_without_layers_is_checked_by_what_it_puts_out(network):
@@ -247,9 +260,8 @@ def test_a_function_without_layers_is_checked_by_what_it_puts_out(network):
 
     forest = assay.Network.from_function(probabilities, "forest-1")
     found = assay.check_network(forest, assay.data.digits()[1], faults=("gaussian", "contrast"))
-    assert set(found.left_out) == {"monitorability (MIRA)", "shuffle score"}
-    assert found.left_out["monitorability (MIRA)"] == "the network has no layers that can be watched"
-    assert "got the logarithms of probabilities, whose energy is 0" in found.left_out["shuffle score"]
+    assert not found.left_out
+    assert "whose energy is 0" in found.monitorability.left_out["Energy (output)"]
     assert {gate.verdict for gate in found.gates} == {"passed"}
     assert set(found.benchmark.guards) == {PROPOSED, "MaxSoftmax", "Entropy", "GEN", "KLMatching"}
     with_layers = {"knn": assay.monitors.KNN(), "softmax": assay.monitors.MaxSoftmax()}
@@ -270,7 +282,7 @@ def test_an_onnx_file_is_checked_with_its_layer(network, tmp_path):
     found = assay.check_network(
         assay.Network.from_onnx(path), assay.data.digits()[1], severities=(5,), teach=False
     )
-    assert set(found.left_out) == {"fgsm", "monitorability (MIRA)"}
+    assert set(found.left_out) == {"fgsm"}
     assert "KNN" in found.benchmark.guards
     assert found.passed is True
 
@@ -304,6 +316,7 @@ def test_data_that_cannot_be_checked_is_refused_in_a_sentence(network, data, wor
         ({"least_mcc": float("nan")}, "least_mcc as a number from -1 to 1, got nan"),
         ({"least_mcc": 5.0}, "least_mcc"),
         ({"least_mira": float("inf")}, "least_mira"),
+        ({"least_monitorability": 2.0}, "least_monitorability"),
         ({"least_accuracy": -0.1}, "least_accuracy"),
         ({"false_alarm_rate": float("nan")}, "false_alarm_rate"),
         ({"low": 1.0, "high": 0.0}, "low below high, got 1.0 and 0.0"),
@@ -397,8 +410,7 @@ def test_bytes_and_tokens_are_checked_with_faults_of_their_own(values, dtype, fa
     network = assay.Network(Letters(values))
     found = assay.check_network(network, (rows.to(dtype), labels), faults=faults)
     assert {name.partition(" (")[0] for name in found.benchmark.table["scenario"]} == expected
-    assert "floating-point inputs to perturb" in found.left_out["monitorability (MIRA)"]
-    assert found.shuffle.score > 0.5
+    assert found.monitorability.score > 0.5
     accuracy = next(gate for gate in found.gates if gate.name == "accuracy")
     assert accuracy.measured == 1
 

@@ -71,6 +71,9 @@ def test_observe_saves_a_trace_and_says_what_it_saw(run, tmp_path):
     )
     assert facts["layers"] == {"penultimate": 64}
     assert facts["inputs"] == 450
+    sharded = run("observe", "assay.demo.networks:small_cnn", "--data", "digits", "--shards", "f", "--json")
+    assert json.loads(sharded.output).keys() == facts.keys()
+    assert len(assay.load(tmp_path / "f")) == 450
 
 
 TUMOURS = """

@@ -12,6 +12,7 @@ import assay
 from assay import Bins, Guard, Histogram, Network, Trace, Watch
 from assay.cli import app
 from assay.monitors import Energy
+from assay.storage import stored_digest
 
 BINS = Bins(width=0.5, last=9, overflow=True)
 
@@ -85,3 +86,94 @@ def test_what_does_not_add_up_is_named_and_nothing_is_written(folder):
     (folder / "cut").write_bytes((folder / "device-1.safetensors").read_bytes()[:-5])
     assert "cut is truncated or damaged" in error("cut")
     assert "expected a file at none" in error("none")
+
+
+def test_files_come_as_folders_patterns_and_lists(folder):
+    (folder / "sub").mkdir()
+    assay.save(Histogram.of(trace(5, 7), BINS), "sub/device-3.safetensors")
+    (folder / "sub" / ".device-4.half-written").write_bytes(b"nothing yet")
+    (folder / "names.txt").write_text("device-0.safetensors\n\n  device-[12].safetensors\nsub\n")
+    everything = run("@names.txt", "--output", "one").output
+    assert everything.startswith("38 inputs of 4 files")
+    (folder / "names.txt").unlink()
+    (folder / "one").rename(folder.parent / "one")
+    assert run(".", "--output", "two").output.startswith("38 inputs of 4 files")
+    assert run(".", "--output", "two").output.startswith("38 inputs of 4 files")  # the old sum is no device
+    assert run("*.safetensors", "sub", "--output", "../three").output.startswith("38 inputs")
+    assert stored_digest(folder.parent / "one") == stored_digest("two") == stored_digest("../three")
+    for given, reason in (("sub/none-*", "found none"), ("@gone.txt", "a text file of names at gone.txt")):
+        result = run(given)
+        assert isinstance(result.exception, assay.AssayError)
+        assert reason in str(result.exception)
+
+
+def test_the_sum_depends_on_neither_order_nor_names(tmp_path, monkeypatch):
+    """To the bit, also for sums of fractions: files are added in the order of their contents."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("assay.cli.merge.PART", 4)
+    reference = trace(60, 9)
+    estimator = assay.AccuracyEstimator(window=20).fit(
+        Trace(reference.logits, reference.features, reference.predictions)
+    )
+    counts = [estimator.count(trace(23, number)) for number in range(11)]
+    for names in ([f"a{number}" for number in range(11)], [f"b{10 - number}" for number in range(11)]):
+        for name, counted in zip(names, counts, strict=True):
+            assay.save(counted, name)
+    for start in ("a", "b"):
+        order = sorted(tmp_path.glob(f"{start}*"), reverse=start == "b")
+        result = run(*map(str, order), "--output", f"sum-{start}")
+        assert result.exit_code == 0, result.output
+    assert stored_digest("sum-a") == stored_digest("sum-b")
+    exact = {name: sum(one.sums[name] for one in counts) for name in counts[0].sums}
+    for name, value in assay.load("sum-a").sums.items():
+        assert value == pytest.approx(exact[name], rel=1e-12)  # eleven roundings
+
+
+def test_a_device_is_counted_once_whatever_its_file_is_called_and_whenever_it_was_written(folder):
+    network = Network(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2)))
+    guard = Guard(network, Energy().fit(network.observe(torch.zeros(2, 3))), 0.0)
+    watch = Watch(guard, BINS)
+    watch(torch.ones(5, 3))
+    watch.keep("monday")
+    again = Watch(guard, BINS)
+    again.resume("monday")
+    again(torch.ones(2, 3))
+    again.keep("tuesday")
+    result = run("monday", "tuesday")
+    assert "two states of one in" in str(result.exception)
+    assert {"monday", "tuesday"} <= set(str(result.exception).replace(";", "").split())
+    other = Watch(guard, BINS)
+    other(torch.ones(5, 3))
+    other.keep("other")
+    assert "12 inputs of 2 files" in run("other", "tuesday").output
+
+
+def test_devices_that_have_seen_nothing_are_alike_and_fine(folder):
+    for name in ("idle-1", "idle-2"):
+        assay.save(Histogram.of(trace(4, 0)[:0], BINS), name)
+    assert "10 inputs of 3 files" in run("idle-1", "idle-2", "device-0.safetensors").output
+    assert "once" in str(run("idle-1", "idle-1").exception)
+
+
+def test_broken_files_are_all_named_and_left_out_only_if_asked(folder):
+    for number in (0, 2):
+        whole = (folder / f"device-{number}.safetensors").read_bytes()
+        (folder / f"cut-{number}").write_bytes(whole[:-5])
+    (folder / "note.txt").write_text("not a device")
+    result = run(".", "--output", "../fleet")
+    assert isinstance(result.exception, assay.AssayError)
+    assert all(name in str(result.exception) for name in ("cut-0", "cut-2", "note.txt"))
+    assert not (folder.parent / "fleet").exists()
+    result = run(".", "--output", "../fleet", "--skip-broken", "--json")
+    assert result.exit_code == 0
+    told = json.loads(result.stdout)
+    assert (told["files"], told["inputs"]) == (3, 33)
+    assert told["broken"] == ["./cut-0", "./cut-2", "./note.txt"]
+    assert "left out 3 files" in result.stderr
+    assert "cut-0" in str(run("cut-0", "cut-2", "--skip-broken").exception)  # nothing is left
+    assay.save(Histogram.of(trace(5, 0), Bins(width=1.0, overflow=True)), "wider")
+    for path in folder.glob("cut-*"):
+        path.unlink()
+    (folder / "note.txt").unlink()
+    result = run(".", "--skip-broken", "--output", "../other")  # whole files that do not fit are no accident
+    assert "cannot be added" in str(result.exception)

@@ -186,6 +186,25 @@ def test_a_language_model_in_a_folder_needs_no_network(run, tmp_path, offline):
     GPT2LMHeadModel(config).save_pretrained(tmp_path / "lm")
     result = run("lm", "--kind", "language-model", "--length", "3", "--bins", "0:12:6", "--budget", "1500")
     assert result.exit_code in (0, 3), result.output
+    assert "evaluations in " in result.stderr
+    listed = run("lm", "--prompt", "b", "--below", "1.2", "--length", "3", "--json")
+    assert listed.exit_code == 0, listed.output
+    found = json.loads(listed.stdout)
+    # The same by enumeration of all 64 continuations.
+    lm = assay.CausalLM.from_huggingface(str(tmp_path / "lm"), 3, prompt=[1])
+    inputs = torch.cartesian_prod(*[torch.arange(4)] * 3)
+    outputs = lm.negative_log_likelihood(inputs)
+    assert found["complete"]
+    assert len(found["continuations"]) == int((outputs <= 3.6).sum()) > 0
+    assert sum(one["probability"] for one in found["continuations"]) == pytest.approx(
+        float((-outputs[outputs <= 3.6]).exp().sum()), rel=1e-4
+    )
+    assert isinstance(assay.load(tmp_path / "outputs.safetensors"), assay.Memorised)
+    cut_short = run("lm", "--prompt", "b", "--below", "1.2", "--length", "3", "--budget", "1")
+    assert cut_short.exit_code == 3
+    assert "At least" in cut_short.stdout
+    wrong = run("models_to_sample:language_model", "--prompt", "b")
+    assert "Hugging Face model with --prompt" in str(wrong.exception)
     assert offline == []
 
 

@@ -375,7 +375,7 @@ def test_the_summary_says_when_nothing_is_to_be_seen(curved, curved_data):
 
     result = assay.mira_score(curved, *curved_data, perturbation=calm, epsilon_range=(0.1, 0.2), steps=2)
     assert result.score < 0
-    assert "do not rely on a monitor of this layer" in result.summary()
+    assert "look no more unusual from inside than clean ones" in result.summary()
 
 
 class BlackBox(nn.Module):
@@ -423,7 +423,7 @@ def test_a_network_with_several_predictions_per_input_is_refused(network):
     dense = assay.Network(network.module, layers=(), rows="pixels")
     for score in (
         lambda: assay.mira_score(dense, gaussians(50), gaussians(50)),
-        lambda: assay.shuffle_score(dense, gaussians(50)[0]),
+        lambda: assay.monitorability(dense, gaussians(50), gaussians(50)),
     ):
         with pytest.raises(InputError, match="one prediction per input"):
             score()

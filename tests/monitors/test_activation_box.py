@@ -15,6 +15,7 @@ from assay.monitors import ActivationBox
 from assay.monitors.parts.class_rows import UNSEEN
 from assay.monitors.parts.clusters import assigned, elbow
 from assay.monitors.parts.projection import geodesic, projected
+from assay.monitors.parts.row_keys import RowKeys
 
 
 def trace_of(features, classes, labels=None, count=3):
@@ -48,8 +49,9 @@ def test_scores_equal_a_plain_loop_over_clusters(blobs):
     scores = monitor.score(Trace(blobs.logits, {"penultimate": asked}))
     features, classes = blobs.features["penultimate"].double().numpy(), blobs.predictions.numpy()
     span = np.ptp(features, axis=0)
+    order = RowKeys(0).next(blobs.logits).argsort().numpy()  # of rows in a sample; k-means depends on it
     for row in range(0, 120, 7):
-        own = features[classes == classes[row]]
+        own = features[order][classes[order] == classes[row]]
         groups = assigned(torch.from_numpy(own).float(), 3, 0).numpy()
         distances = []
         for group in range(3):

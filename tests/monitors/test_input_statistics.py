@@ -181,20 +181,17 @@ def test_merged_fits_are_fits_of_all_rows(inputs):
     assert len(merged.bank_) == 300
     torch.testing.assert_close(merged.score(whole), everything.score(whole))
     # A uniform sample of both: each row of 90 and 210 stays with the same chance.
-    few = [
-        InputStatistics(limit=60, seed=seed).fit(whole[part])
-        for seed, part in ((1, slice(0, 90)), (2, slice(90, 300)))
-    ]
-    assert len(few[0].merge(few[1]).bank_) == 60
+    few = [InputStatistics(limit=60).fit(whole[part]) for part in (slice(0, 90), slice(90, 300))]
+    sampled = few[0].merge(few[1])
+    assert len(sampled.bank_) == 60
+    assert torch.equal(sampled.score(whole), InputStatistics(limit=60).fit(whole).score(whole))
 
 
 def test_merging_samples_both_sides_by_their_size():
     shares = []
     for seed in range(40):
         marked = [torch.zeros(90, 1), torch.ones(210, 1)]
-        first, second = (
-            InputStatistics(limit=50, seed=2 * seed + n).fit(trace_of(rows)) for n, rows in enumerate(marked)
-        )
+        first, second = (InputStatistics(limit=50, seed=seed).fit(trace_of(rows)) for rows in marked)
         shares.append(float(first.merge(second).kept_[""].mean()))
     # 40 samples of 50 rows, 0.7 of them from the second: a standard error below 0.01.
     assert np.mean(shares) == pytest.approx(0.7, abs=0.04)
@@ -202,12 +199,10 @@ def test_merging_samples_both_sides_by_their_size():
 
 def test_merge_refuses_what_does_not_belong_together():
     monitor = InputStatistics().fit(trace_of(table(30)))
-    for other in (
-        InputStatistics().fit(trace_of(table(30, columns=5))),
-        InputStatistics(limit=9).fit(trace_of(table(30))),
-    ):
-        with pytest.raises(InputError, match="fit both alike"):
-            monitor.merge(other)
+    with pytest.raises(InputError, match="fit both alike"):
+        monitor.merge(InputStatistics(limit=9).fit(trace_of(table(30))))
+    with pytest.raises(InputError, match="fit both on inputs of the same form"):
+        monitor.merge(InputStatistics().fit(trace_of(table(30, columns=5))))
     with pytest.raises(assay.errors.NotFittedError):
         monitor.merge(InputStatistics())
 

@@ -10,6 +10,7 @@ from assay.errors import InputError
 from assay.monitors import OpenMax
 from assay.monitors.open_max import _STEP, _weibull
 from assay.monitors.parts.reservoir import Reservoir
+from assay.monitors.parts.row_keys import RowKeys
 
 
 def trace_of(rows, seed, classes=4, labelled=True):
@@ -109,8 +110,8 @@ def test_a_class_with_one_row_takes_that_row_alone():
 def test_a_limit_keeps_a_sample_of_every_class():
     training = trace_of(400, 0)
     monitor = OpenMax(limit=10, seed=3).fit(training)
-    kept = Reservoir(10, 3)
-    kept.add(training.logits[training.correct & (training.predictions == 1)])
+    kept, rows = Reservoir(10), training.correct & (training.predictions == 1)
+    kept.add(RowKeys(3).next(training.logits)[rows], training.logits[rows])
     assert torch.allclose(monitor.centres_[1], kept.rows().double().mean(dim=0))
     assert len(kept.rows()) == 10
 

@@ -205,6 +205,51 @@ def test_a_stream_gives_the_same_scores_as_one_trace(build, fitted, training, un
 
 
 @pytest.mark.parametrize("build", builders())
+def test_fits_of_any_split_merge_into_the_fit_of_all_rows(build, fitted, training, unseen, tmp_path):
+    whole = fitted(build)
+    owners = torch.randint(0, 3, (len(training),), generator=torch.Generator().manual_seed(8))
+    parts = [training[owners == number] for number in range(3)]
+    if whole.merge_obstacle:
+        with pytest.raises(InputError, match=f"whose fits merge, got .*{whole.merge_obstacle[:20]}"):
+            build().fit(parts[0]).merge(build().fit(parts[1]))
+        return
+    one_by_one = build().fit(parts[0]).merge(build().fit(parts[1])).merge(build().fit(parts[2]))
+    others = [build().fit(part) for part in (parts[2], parts[0], parts[1])]
+    if not whole.needs.user_code:  # on another machine
+        for number, monitor in enumerate(others):
+            assay.save(monitor, tmp_path / str(number), mergeable=True)
+        others = [assay.load(tmp_path / str(number), network=[NETWORK, SECOND]) for number in range(3)]
+    for merged in (one_by_one, others[0].merge(*others[1:])):
+        assert same(merged.score(unseen), whole.score(unseen))
+        assert merged.nbytes == whole.nbytes
+        assert merged.remedy_ == whole.remedy_
+
+
+@pytest.mark.parametrize("build", builders())
+def test_what_does_not_belong_together_is_not_merged(build, fitted, training, unseen, tmp_path):
+    monitor = fitted(build)
+    if monitor.merge_obstacle:
+        return
+    with pytest.raises(InputError, match="fit both alike"):
+        monitor.merge(monitors.Entropy() if type(monitor) is not monitors.Entropy else Energy())
+    with pytest.raises(NotFittedError):
+        monitor.merge(build())
+    learns = monitor._known_fits()
+    if learns:
+        for again in (monitor, build().fit(training)):
+            with pytest.raises(InputError, match="merged already"):
+                monitor.merge(again)
+    if learns and not monitor.needs.user_code:
+        assay.save(monitor, tmp_path / "shipped")
+        with pytest.raises(InputError, match="mergeable=True"):
+            monitor.merge(assay.load(tmp_path / "shipped", network=[NETWORK, SECOND]))
+    logits = torch.cat([training.logits, training.logits[:, :1]], dim=1)
+    if not monitor.layers and not monitor.needs.inputs:
+        with pytest.raises(InputError, match=f"with {CLASSES} classes .*, got {CLASSES + 1}"):
+            monitor.merge(build().fit(Trace(logits, training.features, training.labels)))
+
+
+@pytest.mark.parametrize("build", builders())
 def test_the_same_seed_gives_the_same_scores_and_global_random_state_is_untouched(
     build, fitted, training, unseen
 ):

@@ -138,7 +138,6 @@ def test_a_check_never_divides_more_than_a_batch(network, data, sizes):
         novelty={"noise": torch.rand(60, 1, 8, 8)},
     )  # fmt: skip
     assert max(sizes) <= BATCH
-    assert found.shuffle is not None
     assert found.monitorability is not None
     assert found.passed is not False
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -455,7 +456,16 @@ def asked(address, rows):
         return json.load(response)
 
 
-def test_the_command_serves_survives_kill_and_goes_on(guard, clean, tmp_path):
+def readiness(address):
+    try:
+        with urllib.request.urlopen(f"{address}/readyz", timeout=PATIENCE) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+def test_the_command_serves_survives_kill_and_goes_on(guard, clean, tmp_path, eventually):
     """Killed under load: at most one interval of counts is lost, and the file is whole."""
     assay.save(guard, tmp_path / "guard.safetensors")
     assay.save(clean, tmp_path / "clean.safetensors")
@@ -479,14 +489,17 @@ def test_the_command_serves_survives_kill_and_goes_on(guard, clean, tmp_path):
     assert record.histogram.total == record.predictions
     # Everything answered before the file was begun is in it; it is at most an interval and a writing old.
     assert record.predictions >= 2 * int(np.sum(np.array(times) < record.written))
-    process, address = started(tmp_path, *options)
+    process, address = started(tmp_path, *options, "--drain", "3600")
     try:
         asked(address, images(3))
-    finally:
         process.send_signal(signal.SIGTERM)
+        eventually(lambda: readiness(address) == 503)  # nobody sends it more, but who does is answered
+        asked(address, images(2))
+    finally:
+        process.send_signal(signal.SIGTERM)  # the second ends the wait
         process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
-    assert assay.load(tmp_path / "counts").predictions == record.predictions + 3
+    assert assay.load(tmp_path / "counts").predictions == record.predictions + 5
 
 
 def test_answers_do_not_wait_for_acknowledgements_and_a_taken_port_is_said():

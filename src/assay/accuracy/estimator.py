@@ -20,11 +20,13 @@ from assay.accuracy.predictions import (
 )
 from assay.accuracy.result import AccuracyEstimate, AccuracyEstimates
 from assay.accuracy.set_place import SetPlace
+from assay.accuracy.shard_counts import counts_of_shards
 from assay.accuracy.teaching import Folder, Overheard, lesson_stream, without_features
 from assay.errors import InputError, NotFittedError
 from assay.faults.lessons import Lesson, labelled_rows
 from assay.identity import digest
 from assay.network import Network
+from assay.sharded_trace import ShardedTrace
 from assay.statistics import check_level
 from assay.storage import fingerprint_of, storable
 from assay.trace import Trace
@@ -52,6 +54,8 @@ def estimate_accuracy(
     folder: Folder = None,
     level: float = 0.95,
     seed: int = 0,
+    engine: str = "here",
+    workers: int | None = None,
 ) -> AccuracyEstimates:
     """The accuracy on operational predictions without labels: value, interval and verdict, and every method.
 
@@ -70,8 +74,20 @@ def estimate_accuracy(
 
     `other`: Traces of a second network on the same reference and operational rows. `window`: rows per log VC
     (default: 1,000, or all rows if there are fewer).
+
+    `operational` may be a ShardedTrace: it is counted shard by shard, on an engine if asked, and methods that
+    need all rows at once are left out; windows of log VC end with their shard.
     """
     check_level(level)
+    if isinstance(operational, ShardedTrace):
+        if labels is not None or drawn is not None or other is not None:
+            raise InputError(
+                "expected a Trace in memory with labels=, drawn= or other=, got a ShardedTrace; pass "
+                "sharded.trace(), or sharded[rows] of some"
+            )
+        estimator = AccuracyEstimator(window=window, seed=seed)
+        estimator._learn(lesson_stream(reference, perturbed, network, folder, seed), None, len(operational))
+        return estimator.estimate(counts_of_shards(estimator, operational, engine, workers), level)
     expect_same_classes(reference, operational)
     trace = _observed(operational, network)
     predictions = Predictions.of(trace, None if other is None else other[1])

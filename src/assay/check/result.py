@@ -11,7 +11,7 @@ from assay.check.accuracy_trials import AccuracyTrials
 from assay.check.figures import gates_figure
 from assay.check.gate import Gate
 from assay.guard import Guard
-from assay.mira import MiraResult, ShuffleScore
+from assay.mira import MiraResult, Monitorability
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility import VolatilityWatch
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 class Check:
     """The findings of `check_network`. `guard`, `watch` and `estimator` are ready to be saved and shipped.
 
-    `monitorability` is None if it could not be measured; its gate, or `left_out`, says why. `shuffle` is not
-    a gate but a second opinion. `left_out` has the parts that this network cannot take part in, with the
+    `monitorability` is None if it could not be measured; its gate, or `left_out`, says why. `mira` is None
+    unless its gate was asked for. `left_out` has the parts that this network cannot take part in, with the
     reasons.
     """
 
     title: ClassVar[str] = "Is this network fit to ship?"
 
     gates: tuple[Gate, ...]
-    monitorability: MiraResult | None
-    shuffle: ShuffleScore | None
+    monitorability: Monitorability | None
+    mira: MiraResult | None
     benchmark: BenchmarkResult
     guard: Guard
     watch: VolatilityWatch
@@ -86,7 +86,7 @@ class Check:
 
     def parts(self) -> list[Any]:
         """The results behind the gates, for the report."""
-        found = [self.monitorability, self.shuffle, self.benchmark, self.trials]
+        found = [self.monitorability, self.mira, self.benchmark, self.trials]
         return [part for part in found if part is not None]
 
     def plot(self) -> "Figure":

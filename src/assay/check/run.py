@@ -29,7 +29,7 @@ from assay.faults import Attack, Template
 from assay.guard import Guard
 from assay.guard.default import default_monitor
 from assay.labels import class_numbers
-from assay.mira import MiraResult, ShuffleScore, shuffle_score
+from assay.mira import MiraResult, Monitorability, monitorability
 from assay.mira.score import scores
 from assay.mira.settings import MiraSettings
 from assay.monitors.monitor import Monitor
@@ -43,8 +43,11 @@ FEWEST = 200
 
 LARGEST_WINDOW = 1000
 
-MIRA = "monitorability (MIRA)"
-"""The name of the gate."""
+MONITORABILITY, MIRA = "monitorability", "MIRA score"
+"""Names of gates."""
+
+LEAST_MONITORABILITY = 0.6
+"""What is wanted unless stated: clearly more than guessing, which is 0.5."""
 
 Pair = tuple[Any, Tensor]
 
@@ -60,6 +63,7 @@ def check_network(
     severities: Sequence[int] = (1, 5),
     false_alarm_rate: float = 0.05,
     least_accuracy: float | None = None,
+    least_monitorability: float | None = None,
     least_mira: float | None = None,
     least_mcc: float = 0.1,
     accuracy_threshold: float = 0.5,
@@ -68,20 +72,18 @@ def check_network(
     teach: bool = True,
     seed: int = 0,
 ) -> Check:
-    """Check accuracy, monitorability (MIRA) and the default guard; calibrate it and a watch.
+    """Check accuracy, monitorability and the default guard; calibrate it and a watch.
 
     `data` are labelled in-distribution inputs, (inputs, labels): 60 % fit the monitors, 20 % set thresholds
     and the reference of the watch, and 20 % are for testing. With `test`, 75 % and 25 % of `data` do the
-    first two. `least_accuracy` is by default that of always naming the most frequent class. A gate is decided
-    only if its interval (95 %) lies on one side of what is wanted; `least_mcc` applies to the default guard's
-    mean over scenarios. The best of `candidates`, chosen on half of the faults and measured on the others, is
-    named beside it. False alarms fail their gate if chance gives fewer in 99 of 100 cases. With `teach`, an
-    `AccuracyEstimator` learns from faults of the inputs not for testing, and is tried on the scenarios.
-
-    What a network cannot take part in (a black box has no gradients) is left out, and `left_out` says why; a
-    gate that you set yourself is then undecided. `least_mira` is 0 by default.
+    first two. A gate is decided only if its interval (95 %) lies on one side of what is wanted: by default
+    the accuracy of always naming the most frequent class, a monitorability of 0.6, and a mean MCC of the
+    default guard over scenarios of 0.1. MIRA has a gate only if you want a `least_mira`. The best of
+    `candidates`, chosen on half of the faults and measured on the others, is named beside the guard. False
+    alarms fail if chance gives fewer in 99 of 100 cases. With `teach`, an `AccuracyEstimator` is taught and
+    tried. `left_out` says what a network cannot take part in, and why.
     """
-    _check_wanted(false_alarm_rate, least_accuracy, least_mira, least_mcc)
+    _check_wanted(false_alarm_rate, least_accuracy, least_monitorability, least_mira, least_mcc)
     network.expect_one_row_per_input("a check")
     settings = MiraSettings(accuracy_threshold=accuracy_threshold, low=low, high=high, seed=seed)
     left_out: Reasons = {}
@@ -96,25 +98,27 @@ def check_network(
     proposed = {PROPOSED: default_monitor(network, fitted, seed=seed)}
     guards = _guards(network, proposed | chosen, fitted, calibrating, false_alarm_rate)
     benchmark = run_benchmark(guards, scenarios, seed=seed)
-    impossible = obstacle if network.layers else NO_LAYERS
-    monitorability, reason = _monitorability(network, learned, tested, fitted, settings, impossible)
-    left_out |= {MIRA: impossible} if impossible and least_mira is None else {}
-    gates = [
-        _accuracy_gate(unseen, least_accuracy),
-        _mira_gate(monitorability, reason, least_mira or 0.0),
-        _detection_gate(benchmark, least_mcc),
-        _false_alarm_gate(guards[PROPOSED], unseen, own_split=test is None),
-    ]
-    shuffle = _shuffle(network, tested[0], seed, left_out)
+    seen, reason = _monitorability(network, learned, tested, seed)
+    left_out |= {MONITORABILITY: reason} if reason and least_monitorability is None else {}
+    gates = [_accuracy_gate(unseen, least_accuracy), _monitorability_gate(seen, reason, least_monitorability)]
+    mira = None
+    if least_mira is not None:
+        mira, why = _mira(network, learned, tested, fitted, settings, obstacle)
+        gates.append(_mira_gate(mira, why, least_mira))
+    gates.append(_detection_gate(benchmark, least_mcc))
+    gates.append(_false_alarm_gate(guards[PROPOSED], unseen, own_split=test is None))
     taught = taught_and_tried(network, (learned, held), scenarios, seed, left_out) if teach else ()
-    parts = monitorability, shuffle, benchmark, guards[PROPOSED], _watch(calibrating, seed), left_out, *taught
+    parts = seen, mira, benchmark, guards[PROPOSED], _watch(calibrating, seed), left_out, *taught
     return Check(tuple(gate for gate in gates if gate.name not in left_out), *parts)
 
 
-def _check_wanted(rate: float, accuracy: float | None, mira: float | None, mcc: float) -> None:
+def _check_wanted(
+    rate: float, accuracy: float | None, monitorability: float | None, mira: float | None, mcc: float
+) -> None:
     for name, value, low, high in (
         ("false_alarm_rate", rate, 0, 1),
         ("least_accuracy", accuracy, 0, 1),
+        ("least_monitorability", monitorability, 0, 1),
         ("least_mira", mira, -1, math.inf),
         ("least_mcc", mcc, -1, 1),
     ):
@@ -196,11 +200,21 @@ def _guards(
 
 
 def _monitorability(
-    network: Network, train: Pair, test: Pair, fitted: Trace, settings: MiraSettings, impossible: str
+    network: Network, train: Pair, test: Pair, seed: int
+) -> tuple[Monitorability | None, str]:
+    """What the panel says, or the reason why it cannot be asked."""
+    try:
+        return monitorability(network, train, test, seed=seed), ""
+    except InputError as error:
+        return None, str(error).rstrip(".")
+
+
+def _mira(
+    network: Network, train: Pair, test: Pair, fitted: Trace, settings: MiraSettings, obstacle: str
 ) -> tuple[MiraResult | None, str]:
-    """The score, or the reason why there is none: what makes it `impossible`, or what went wrong."""
-    if impossible:
-        return None, impossible
+    """The score, or why there is none: no layer, an `obstacle` to gradients, or what went wrong."""
+    if obstacle or not network.layers:
+        return None, obstacle if network.layers else NO_LAYERS
     shrinking = replace(settings, estimator=_estimator(fitted))
     try:
         return scores(network, train, test, [network.layers[0]], shrinking)[0], ""
@@ -216,14 +230,6 @@ def _estimator(fitted: Trace) -> str:
 
 def _watch(clean: Trace, seed: int) -> VolatilityWatch:
     return VolatilityWatch(min(LARGEST_WINDOW, len(clean) // 2)).calibrate(clean, seed=seed)
-
-
-def _shuffle(network: Network, inputs: Any, seed: int, left_out: Reasons) -> ShuffleScore | None:
-    try:
-        return shuffle_score(network, inputs, seed=seed)
-    except InputError as error:
-        left_out["shuffle score"] = str(error).rstrip(".")
-        return None
 
 
 def _accuracy_gate(trace: Trace, least: float | None) -> Gate:
@@ -245,17 +251,38 @@ def _accuracy_gate(trace: Trace, least: float | None) -> Gate:
     )
 
 
+def _monitorability_gate(found: Monitorability | None, reason: str, least: float | None) -> Gate:
+    least = LEAST_MONITORABILITY if least is None else least
+    wanted = f"above {least:g}"
+    if found is None:
+        words = f"Monitorability could not be measured: {reason}."
+        return Gate(MONITORABILITY, math.nan, UNKNOWN, least, wanted, None, words)
+    interval = found.lower, found.upper
+    passed = decided(interval, least)
+    verdict = {
+        True: "what the network does not know shows, and a monitor can see it",
+        False: "what the network does not know hardly shows, so no monitor of it will see much",
+        None: "too few test inputs, or too mixed a picture, to tell whether failures will show",
+    }[passed]
+    words = (
+        f"The best monitor tells known inputs from inputs that make no sense with an AUROC of "
+        f"{found.score:.3f} on average (95 % interval {found.lower:.3f} to {found.upper:.3f}; 0.5 is "
+        f"guessing): {verdict}. The best single one is {found.best_monitor} ({found.best_layer})."
+    )
+    return Gate(MONITORABILITY, found.score, interval, least, wanted, passed, words)
+
+
 def _mira_gate(found: MiraResult | None, reason: str, least: float) -> Gate:
     wanted = f"above {least:g}"
     if found is None:
-        words = f"Monitorability could not be measured: {reason.rstrip('.')}."
+        words = f"The MIRA score could not be measured: {reason.rstrip('.')}."
         return Gate(MIRA, math.nan, UNKNOWN, least, wanted, None, words)
     low, high = found.interval
     passed = decided(found.interval, least)
     verdict = {
-        True: "inputs that cross a decision boundary look unusual from inside: a monitor can see them",
-        False: "wrong inputs hardly look unusual from inside, so no monitor of this layer will see much",
-        None: "these test inputs are too few to tell whether wrong inputs look unusual from inside",
+        True: "inputs pushed across a decision boundary look more unusual from inside than you asked for",
+        False: "inputs pushed across a decision boundary look less unusual from inside than you asked for",
+        None: "these test inputs are too few to tell whether that is above what you asked for",
     }[passed]
     words = f"The MIRA score is {found.score:.3g} ({low:.3g} to {high:.3g}): {verdict}."
     return Gate(MIRA, found.score, found.interval, least, wanted, passed, words)

@@ -19,6 +19,7 @@ from assay.cli.extras import with_extras
 from assay.cli.fleet import fleet
 from assay.cli.merge import merge
 from assay.cli.mira import mira
+from assay.cli.monitorability import monitorability
 from assay.cli.observe import observe
 from assay.cli.options import with_finite_numbers
 from assay.cli.pipe import Reader
@@ -69,6 +70,7 @@ COMMANDS = (
     fleet,
     merge,
     mira,
+    monitorability,
     observe,
     precision,
     report,

@@ -29,6 +29,16 @@ WatchedLayer = Annotated[
     typer.Option(help="The layer to watch, or `none`. [default: penultimate, or the Network's own]"),
 ]
 
+LeastMonitorability = Annotated[
+    float | None,
+    typer.Option(help="Gate on monitorability's interval. [default: 0.6, where it is measured]"),
+]
+
+LeastMira = Annotated[
+    float | None,
+    typer.Option(help="Gate on the MIRA score's interval, which is then measured, too."),
+]
+
 
 def check(
     network: NetworkReference,
@@ -43,10 +53,8 @@ def check(
     least_accuracy: Annotated[
         float | None, typer.Option(help="Gate on accuracy. [default: that of the most frequent class]")
     ] = None,
-    least_mira: Annotated[
-        float | None,
-        typer.Option(help="Gate on the MIRA score's interval. [default: 0, where it is measured]"),
-    ] = None,
+    least_monitorability: LeastMonitorability = None,
+    least_mira: LeastMira = None,
     least_mcc: Annotated[float, typer.Option(help="Gate on the default guard's mean specific MCC.")] = 0.1,
     low: Lowest = None,
     high: Highest = None,
@@ -79,6 +87,7 @@ def check(
         faults=fault,
         false_alarm_rate=false_alarm_rate,
         least_accuracy=least_accuracy,
+        least_monitorability=least_monitorability,
         least_mira=least_mira,
         least_mcc=least_mcc,
         low=low,

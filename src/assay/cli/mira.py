@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.json_output import print_json
-from assay.cli.options import ForMachines, Highest, Lowest, Report, Seed
+from assay.cli.options import ForMachines, Highest, LearnedFrom, Lowest, Networks, OtherData, Report, Seed
 from assay.cli.places import Written
 from assay.cli.status import leave_by_gate
 
@@ -16,13 +16,9 @@ if TYPE_CHECKING:
 
 
 def mira(
-    networks: Annotated[
-        list[str], typer.Argument(help="module:factory that returns a network; several are ranked.")
-    ],
-    train: Annotated[
-        str, typer.Option(help="Data the networks learned from: a file or folder, or `digits`.")
-    ],
-    test: Annotated[str, typer.Option(help="Other data of the same kind.")],
+    networks: Networks,
+    train: LearnedFrom,
+    test: OtherData,
     layer: Annotated[
         list[str] | None,
         typer.Option(help="A layer; several are ranked; a+b is scored jointly. [default: penultimate]"),
@@ -36,16 +32,17 @@ def mira(
     estimator: Annotated[
         str, typer.Option(help="Estimator of the covariance: empirical, ledoit_wolf or oas.")
     ] = "empirical",
+    authors_code: Annotated[
+        bool,
+        typer.Option("--authors-code", help="Read MIRA as its authors' code does, not as the paper says."),
+    ] = False,
     seed: Seed = 0,
-    least_mira: Annotated[
-        float | None,
-        typer.Option(help="Gate on the interval of the best score."),
-    ] = None,
+    least_mira: Annotated[float | None, typer.Option(help="Gate on the interval of the best score.")] = None,
     output: Annotated[Path | None, typer.Option(help="Where the comparison goes."), Written()] = None,
     report: Report = None,
     as_json: ForMachines = False,
 ) -> None:
-    """Say how visible a network's failures are from inside, before it ships.
+    """Measure MIRA, the paper's score; `assay monitorability` predicts detection better.
 
     Exit status: 0 fine, 1 the gate of --least-mira failed, 2 wrong use, 3 it could not be decided.
 
@@ -53,10 +50,12 @@ def mira(
     """
     import assay
     from assay.cli.network_reference import network_at
+    from assay.mira import AUTHORS_CODE
 
+    data = known_and_other(train, test)
     compared = assay.compare_monitorability(
         {reference: network_at(reference) for reference in networks},
-        *_data(train, test),
+        *data,
         layers=[tuple(name.split("+")) for name in layer or ["penultimate"]],
         accuracy_threshold=accuracy_threshold,
         steps=steps,
@@ -64,6 +63,7 @@ def mira(
         high=high,
         estimator=estimator,
         seed=seed,
+        **(AUTHORS_CODE if authors_code else {}),
     )
     if output:
         assay.save(compared, output)
@@ -75,7 +75,7 @@ def mira(
         leave_by_gate("best MIRA score", compared.results[0].interval, least_mira)
 
 
-def _data(train: str, test: str) -> tuple[Any, Any]:
+def known_and_other(train: str, test: str) -> tuple[Any, Any]:
     """The training data and the test data, with no row in both."""
     from assay.cli.network_reference import TRAIN, data_at
     from assay.data.apart import check_apart

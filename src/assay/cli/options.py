@@ -64,3 +64,14 @@ def with_finite_numbers(command: Callable[..., None]) -> Callable[..., None]:
         command(**arguments)
 
     return checked
+
+
+Networks = Annotated[
+    list[str], typer.Argument(help="module:factory that returns a network; several are ranked.")
+]
+
+LearnedFrom = Annotated[
+    str, typer.Option(help="Data the networks learned from: a file or folder, or `digits`.")
+]
+
+OtherData = Annotated[str, typer.Option(help="Other data of the same kind.")]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from assay.cli.count_files import check_each_once
 from assay.cli.json_output import print_json
-from assay.cli.merge import check_each_once
 from assay.cli.options import ForMachines, Report, not_negative, within
 from assay.cli.places import Written, write_figure
 from assay.cli.status import UNDECIDED, leave_by_gate

@@ -49,6 +49,16 @@ Length = Annotated[int, typer.Option(help="Tokens per sequence, for a language m
 Start = Annotated[
     int | None, typer.Option(help="Token before every sequence; without it the first token is free.")
 ]
+Prompt = Annotated[
+    str | None, typer.Option(help="Text before every sequence of a language model; it is not scored.")
+]
+End = Annotated[
+    int | None, typer.Option(help="Token after which a sequence is over, so that its length may vary.")
+]
+Below = Annotated[
+    float | None,
+    typer.Option(help="List every continuation of the prompt with at most this many nats per token."),
+]
 TargetClass = Annotated[int, typer.Option("--class", help="Class whose logit is the output.")]
 Scale = Annotated[
     float, typer.Option(help="Divide inputs by this before a network sees them: 255 for pixels.")
@@ -80,6 +90,9 @@ def sample(
     values: Values = 2,
     length: Length = 25,
     start: Start = None,
+    prompt: Prompt = None,
+    end: End = None,
+    below: Below = None,
     target_class: TargetClass = 0,
     scale: Scale = 1.0,
     bins: Bins = None,
@@ -98,35 +111,39 @@ def sample(
 ) -> None:
     """Estimate how many of all possible inputs a model maps to each output. Status 3 if it did not converge.
 
+    With --below, list what a language model has memorised after a prompt instead, each text once.
+
     Example: `assay sample mine:score --shape 8 --values 10 --bins 0:72:36 --budget 200000`
     """
     import assay
 
+    if prompt is not None or below is not None or end is not None:
+        kind = Kind.language
+    if below is not None:
+        lm, _, _ = _language_model(model, length, start, prompt, end, allow_download)
+        _list_memorised(lm, below, budget, output, as_json)
+        return
+
     edges = _edges(bins)
     source, space, decode = _source(
-        kind, model, shape, values, length, start, target_class, scale, allow_download
+        kind, model, shape, values, length, start, prompt, end, target_class, scale, allow_download
     )
     with _partial_kept(output):
         dist = assay.sample_outputs(
-            source,
-            space,
-            bins=edges,
-            budget=budget,
-            seconds=seconds,
-            sampler=sampler,
-            kernel=kernel or "auto",
-            seed=seed,
-            ladders=ladders,
-            engine=engine,
-            decode=decode,
-            checkpoint=checkpoint,
-        )
+            source, space, bins=edges, budget=budget, seconds=seconds, sampler=sampler,
+            kernel=kernel or "auto", seed=seed, ladders=ladders, engine=engine, decode=decode,
+            checkpoint=checkpoint, forecast=None if as_json else _say,
+        )  # fmt: skip
     assay.save(dist, output)
     if report:
         assay.write_report([dist], report)
     _print(dist, output, as_json)
     if not dist.converged:
         raise typer.Exit(UNDECIDED)
+
+
+def _say(sentence: str) -> None:
+    typer.echo(sentence, err=True)
 
 
 @contextmanager
@@ -151,6 +168,8 @@ def _source(
     values: int,
     length: int,
     start: int | None,
+    prompt: str | None,
+    end: int | None,
     target_class: int,
     scale: float,
     allow_download: bool,
@@ -159,7 +178,7 @@ def _source(
     from assay.cli.network_reference import callable_at
 
     if kind is Kind.language:
-        return _language_model(model, length, start, allow_download)
+        return _language_model(model, length, start, prompt, end, allow_download)
     space = _space(shape, values)
     if kind is Kind.logit:
         return _logit(model, space, target_class, scale), space, None
@@ -176,14 +195,19 @@ def _space(shape: str | None, values: int) -> "InputSpace":
 
 
 def _language_model(
-    model: str, length: int, start: int | None, allow_download: bool
+    model: str, length: int, start: int | None, prompt: str | None, end: int | None, allow_download: bool
 ) -> "tuple[CausalLM, None, Any]":
     """A Hugging Face model with its tokenizer, or the CausalLM that module:name is or returns."""
     from assay import CausalLM
     from assay.cli.network_reference import made, named
-    from assay.omniinput.sampling.language_model import pretrained
+    from assay.omniinput.sampling.pretrained import pretrained
 
     if ":" in model:
+        if prompt is not None or end is not None:
+            raise InputError(
+                f"expected a Hugging Face model with --prompt or --end, got {model}; give them to its "
+                "assay.CausalLM"
+            )
         found = named(model)
         found = found if isinstance(found, CausalLM) else made(found, model)
         if not isinstance(found, CausalLM):
@@ -193,7 +217,10 @@ def _language_model(
             )
         return found, None, None
     tokenizer = pretrained("AutoTokenizer", model, allow_download)
-    lm = CausalLM.from_huggingface(model, length, start=start, allow_download=allow_download)
+    lm = CausalLM.from_huggingface(
+        model, length, start=start, prompt=prompt, end=end, tokenizer=tokenizer,
+        allow_download=allow_download,
+    )  # fmt: skip
     return lm, None, tokenizer.decode
 
 
@@ -256,6 +283,24 @@ def _edges(bins: str | None) -> Any:
     if not (-math.inf < low < high < math.inf and count >= 1):
         raise InputError(f"{wanted} with low below high, got {bins!r}; {advice}")
     return np.linspace(low, high, count + 1)
+
+
+def _list_memorised(lm: "CausalLM", below: float, budget: int | None, output: Path, as_json: bool) -> None:
+    """Print and save every continuation below a loss; status 3 if the budget ended before the search."""
+    import assay
+
+    found = assay.memorised(lm, below, **({} if budget is None else {"budget": budget}))
+    assay.save(found, output)
+    frame = found.to_frame()
+    if as_json:
+        rows = json.loads(frame.to_json(orient="records", double_precision=15))
+        print_json({"continuations": rows, "complete": found.complete, "output": str(output)})
+    else:
+        print(found.summary())
+        print(frame.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
+        print(f"saved to {output}")
+    if not found.complete:
+        raise typer.Exit(UNDECIDED)
 
 
 def _print(dist: "OutputDistribution", output: Path, as_json: bool) -> None:

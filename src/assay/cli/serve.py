@@ -3,6 +3,7 @@
 import logging
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,7 +66,19 @@ MostWaiting = Annotated[
 ]
 Timeout = Annotated[float, typer.Option(help="Seconds until a request gets a 504.")]
 BodyTimeout = Annotated[float, typer.Option(help="Seconds until an incomplete request gets a 408.")]
-Workers = Annotated[int, typer.Option(help="Requests computed at the same time.")]
+Workers = Annotated[
+    int,
+    typer.Option(help="Worker processes on the port; with more than 1, one that ends is replaced.", min=1),
+]
+Threads = Annotated[int, typer.Option(help="Requests that a worker computes at the same time.")]
+BatchWait = Annotated[
+    float | None,
+    typer.Option(help="Milliseconds a request may wait for others to be computed with; without it, alone."),
+]
+DrainSeconds = Annotated[
+    float,
+    typer.Option(help="Seconds between SIGTERM, from when it says it is not ready, and the last request."),
+]
 
 
 def serve(
@@ -93,6 +106,9 @@ def serve(
     timeout: Timeout = 30.0,
     body_timeout: BodyTimeout = 20.0,
     workers: Workers = 1,
+    threads: Threads = 1,
+    batch_wait_ms: BatchWait = None,
+    drain: DrainSeconds = 0.0,
 ) -> None:
     """Serve a guard: predictions with score and alarm, /metrics for Prometheus, counts on disk.
 
@@ -102,22 +118,23 @@ def serve(
 
     Example: `assay serve guard.safetensors my.models:trained --reference clean.safetensors --state counts`
     """
-    from assay.web.service import Limits, Service
+    from assay.web.limits import Limits
+    from assay.web.listening import Drain, listening_socket
+    from assay.web.supervisor import serve_guard
+    from assay.web.worker_process import LOG_FORMAT, WorkerPlan
 
     _check_access(host, token, insecure)
-    limits = Limits(most_bytes, most_rows, most_waiting, timeout, body_timeout, workers)
+    batch_seconds = None if batch_wait_ms is None else batch_wait_ms / 1000
+    limits = Limits(most_bytes, most_rows, most_waiting, timeout, body_timeout, threads, batch_seconds)
+    draining = Drain(drain)
     loaded = _load_guard(guard, network)
     watch = _build_watch(loaded, reference, bins, layer, width, window, false_alarm_rate, block, estimator)
-    service = Service(
-        watch,
-        name=name,
-        state=state,
-        every=every,
-        limits=limits,
-        token=token,
-        hosts=(host, *(allow_host or ())),
-    )
-    _run(service.app, host, port, name, timeout)
+    load = partial(_watched_guard, guard, network, watch.guard.layers)
+    hosts = (host, *(allow_host or ()))
+    plan = WorkerPlan.of(watch, load, name, limits, token, hosts, workers)
+    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
+    with listening_socket(host, port) as listener:
+        serve_guard(watch, plan, listener, workers=workers, state=state, every=every, drain=draining)
 
 
 def _check_access(host: str, token: str | None, insecure: bool) -> None:
@@ -200,10 +217,6 @@ def _build_watch(
     return assay.Watch(guard, chosen, **watch)
 
 
-def _run(app: Any, host: str, port: int, name: str, timeout: float) -> None:
-    from assay.web.listening import address_of, listening_socket, serve_until_stopped
-
-    listener = listening_socket(host, port)
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    print(f"assay: {address_of(listener)}/v2/models/{name}/infer and /metrics", flush=True)
-    serve_until_stopped(app, listener, timeout, log_config=None)
+def _watched_guard(path: Path, network: str | None, layers: tuple[str, ...]) -> "AnyGuard":
+    """The guard in another process."""
+    return _load_guard(path, network).watching(layers)

@@ -13,6 +13,7 @@ from assay.data.labelled import Labelled
 from assay.data.npz import read_npz
 from assay.data.saved_predictions import SavedPredictions, read_probabilities
 from assay.data.source import read, read_inputs
+from assay.data.tar import read_tar
 from assay.data.text import read_text
 
 __all__ = [
@@ -27,5 +28,6 @@ __all__ = [
     "read_inputs",
     "read_npz",
     "read_probabilities",
+    "read_tar",
     "read_text",
 ]

@@ -15,6 +15,7 @@ from assay.data.idx import idx_inputs, read_idx
 from assay.data.images import image_inputs, read_images
 from assay.data.labelled import Labelled
 from assay.data.npz import npz_inputs, read_npz
+from assay.data.tar import read_tar, tar_inputs
 from assay.data.text import TEXT_NAMES, read_text, text_inputs
 from assay.errors import InputError
 from assay.storage import expect_readable
@@ -28,6 +29,7 @@ def read(source: Any, **options: Any) -> Labelled[Tensor] | Labelled[list[str]]:
     | a folder with idx files | `read_idx` |
     | any other folder | `read_images` |
     | .npz | `read_npz` |
+    | .tar, of WebDataset | `read_tar` |
     | .csv, .tsv, also .gz, with `text=` or a column named text, sentence, content or review | `read_text` |
     | other .csv, .tsv, also .gz | `read_csv` |
     | idx in the name | `read_idx` |
@@ -55,6 +57,7 @@ _LABELLED: dict[str, Reader] = {
     "idx": read_idx,
     "images": read_images,
     "npz": read_npz,
+    "tar": read_tar,
     "text": read_text,
     "csv": read_csv,
     "huggingface": read_huggingface,
@@ -63,6 +66,7 @@ _UNLABELLED: dict[str, Reader] = {
     "idx": idx_inputs,
     "images": image_inputs,
     "npz": npz_inputs,
+    "tar": tar_inputs,
     "text": text_inputs,
     "csv": csv_inputs,
     "huggingface": huggingface_inputs,
@@ -91,12 +95,14 @@ def _format(path: Path, options: dict[str, Any]) -> str:
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if suffix in (".npz", ".npy"):
         return "npz"
+    if suffix == ".tar":
+        return "tar"
     if suffix in (".csv", ".tsv"):
         return "text" if "text" in options or _has_texts(path, options) else "csv"
     if "idx" in path.name:
         return "idx"
     raise InputError(
-        f"{path}: expected an idx, npz, csv or tsv file or a folder of images, got another kind; "
+        f"{path}: expected an idx, npz, csv, tsv or tar file or a folder of images, got another kind; "
         "convert it, or call the reader you mean, such as assay.data.read_csv"
     )
 

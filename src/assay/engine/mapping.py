@@ -36,8 +36,10 @@ _WORKER_DIED = (
 )
 
 
-def checked_engine(engine: str) -> str:
+def checked_engine(engine: str, workers: int | None = None) -> str:
     """The name of the engine; an error, before any work, if there is no such engine."""
+    if workers is not None and workers < 1:
+        raise InputError(f"expected at least 1 worker, or None for one per core, got {workers}")
     if engine not in ENGINES:
         raise InputError(f"expected engine to be one of {list(ENGINES)}, got {engine!r}")
     if engine == "ray":
@@ -50,6 +52,7 @@ def mapped(
     jobs: Iterable[Job],
     engine: str = "here",
     *,
+    workers: int | None = None,
     description: str = "working",
     total: int | None = None,
 ) -> Iterator[Result]:
@@ -58,19 +61,21 @@ def mapped(
     "here" calls it in this process; "processes" in one process per core of this machine; "ray" on the Ray
     cluster that this process is connected to (RAY_ADDRESS names it), else on one started here. "processes"
     and "ray" pickle the function and the jobs, and every worker uses as many threads as this process, so that
-    sums come out the same.
+    sums come out the same. `workers` is how many jobs run at a time, by default one per core.
     """
-    run = {"here": _here, "processes": _processes, "ray": _ray}[checked_engine(engine)]
-    yield from progress(run(function, jobs), description, total)
+    run = {"here": _here, "processes": _processes, "ray": _ray}[checked_engine(engine, workers)]
+    yield from progress(run(function, jobs, workers), description, total)
 
 
-def _here(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
+def _here(function: Callable[[Job], Result], jobs: Iterable[Job], _: int | None) -> Iterator[Result]:
     yield from map(function, jobs)
 
 
-def _processes(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
+def _processes(
+    function: Callable[[Job], Result], jobs: Iterable[Job], workers: int | None
+) -> Iterator[Result]:
     """A window of jobs over a pool; a broken pool is replaced and its jobs are run again."""
-    workers = _cores()
+    workers = workers or _cores()
     content = _pickle(function)
     waiting: deque[tuple[bytes, Future[Any]]] = deque()
     pool = _pool(workers, content)
@@ -100,7 +105,7 @@ def _processes(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterat
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _ray(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
+def _ray(function: Callable[[Job], Result], jobs: Iterable[Job], workers: int | None) -> Iterator[Result]:
     """Ray schedules and retries; only a window of jobs is kept here."""
     import ray
 
@@ -110,12 +115,11 @@ def _ray(function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Res
         ray.init(include_dashboard=False, log_to_driver=False, configure_logging=False, **alone)
     run = ray.remote(_run_with_threads).options(max_retries=RETRIES, num_cpus=1)
     shared, threads = ray.put(function), torch.get_num_threads()
-    workers = int(ray.cluster_resources().get("CPU", 1))
+    # More than run at a time only where Ray itself holds the others back.
+    window = workers or AHEAD * int(ray.cluster_resources().get("CPU", 1))
     coming, waiting = iter(jobs), deque[Any]()
     while True:
-        waiting.extend(
-            run.remote(shared, job, threads) for job in islice(coming, AHEAD * workers - len(waiting))
-        )
+        waiting.extend(run.remote(shared, job, threads) for job in islice(coming, window - len(waiting)))
         if not waiting:
             return
         try:

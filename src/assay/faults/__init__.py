@@ -13,6 +13,7 @@ from assay.faults.kinds import kind_of, templates_for
 from assay.faults.lessons import Lesson, lessons
 from assay.faults.noise import NOISE
 from assay.faults.novelty import leave_out, matched
+from assay.faults.pseudo_unknown import PseudoUnknown, pseudo_unknowns_for
 from assay.faults.shift import SHIFT
 from assay.faults.tabular import TABULAR
 from assay.faults.template import SEVERITIES, Template
@@ -31,6 +32,7 @@ __all__ = [
     "TOKENS",
     "Attack",
     "Lesson",
+    "PseudoUnknown",
     "Template",
     "attacked",
     "byte_faults",
@@ -41,6 +43,7 @@ __all__ = [
     "lessons",
     "matched",
     "pgd",
+    "pseudo_unknowns_for",
     "random_sign",
     "templates_for",
     "token_faults",

@@ -31,6 +31,9 @@ class InputVerdict:
     def __len__(self) -> int:
         return len(self.alarm)
 
+    def __getitem__(self, inputs: slice) -> "InputVerdict":
+        return InputVerdict(self.rows[inputs], self.alarms[inputs], self.scores[inputs], self.alarm[inputs])
+
     @tabled
     def to_frame(self) -> pd.DataFrame:
         """A row per input, in their order."""

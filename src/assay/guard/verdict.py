@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -40,6 +40,23 @@ class Verdict:
 
     def __len__(self) -> int:
         return len(self.alarm)
+
+    def rows_of(self, start: int, stop: int) -> slice | Tensor:
+        """Which rows are those of the inputs from `start` to before `stop`."""
+        return slice(start, stop) if self.source is None else (self.source >= start) & (self.source < stop)
+
+    def of_inputs(self, start: int, stop: int) -> "Verdict":
+        """The verdict on the inputs from `start` to before `stop`, as if they had come alone."""
+        rows = self.rows_of(start, stop)
+        return replace(
+            self,
+            predictions=self.predictions[rows],
+            scores=self.scores[rows],
+            alarm=self.alarm[rows],
+            source=None if self.source is None else self.source[rows] - start,
+            per_input=None if self.per_input is None else self.per_input[start:stop],
+            evidence=None if self.evidence is None else self.evidence[rows],
+        )
 
     @property
     def accepted_predictions(self) -> Tensor:
@@ -91,3 +108,8 @@ class Answer:
     trace: Trace
     model_seconds: float
     monitor_seconds: float
+
+    def of_inputs(self, start: int, stop: int) -> "Answer":
+        """The answer about the inputs from `start` to before `stop`; the seconds are those of all."""
+        trace = self.trace[self.verdict.rows_of(start, stop)]
+        return replace(self, verdict=self.verdict.of_inputs(start, stop), trace=trace)

@@ -14,6 +14,7 @@ from assay.errors import InputError
 from assay.mira.settings import MiraSettings
 from assay.monitors import ODIN, Energy, Mahalanobis, Monitor
 from assay.monitors.parts.reservoir import Reservoir
+from assay.monitors.parts.row_keys import RowKeys
 from assay.network import Network, length, perturbable, replaced, rows
 from assay.statistics import auroc
 from assay.trace import Inputs, Trace
@@ -138,11 +139,11 @@ def _input_sample(network: Network, data: Any, count: int, seed: int) -> Inputs:
     batches = network.batches(data)
     if batches.whole is not None:
         total = length(batches.whole)
-        kept = np.random.default_rng(seed).choice(total, min(count, total), replace=False)
-        return rows(batches.whole, torch.from_numpy(np.sort(kept)))
-    reservoirs: dict[str, Reservoir] = {}
+        chosen = np.random.default_rng(seed).choice(total, min(count, total), replace=False)
+        return rows(batches.whole, torch.from_numpy(np.sort(chosen)))
+    kept, keys = Reservoir(count), RowKeys(seed)
     for inputs, _ in batches:
-        for name, tensor in ({"": inputs} if isinstance(inputs, Tensor) else inputs).items():
-            reservoirs.setdefault(name, Reservoir(count, seed)).add(tensor)
-    tensors = {name: reservoir.rows() for name, reservoir in reservoirs.items()}
+        named = {"": inputs} if isinstance(inputs, Tensor) else inputs
+        kept.add(keys.next(*named.values()), named)
+    tensors = {str(name): part for name, part in kept.columns().items()}
     return tensors.get("", tensors)

@@ -13,7 +13,8 @@ from assay.monitors.parts.moments import ClassMoments
 from assay.outputs import LOGITS
 from assay.trace import Trace
 
-ReferenceClass = Literal["nearest", "predicted"]
+ReferenceClass = Literal["nearest", "predicted", "label"]
+FitOn = Literal["all", "correct"]
 Still = Literal["drop", "shrink"]
 
 _STILL = 1e-6
@@ -21,10 +22,11 @@ _STILL = 1e-6
 
 
 class FeatureDistance:
-    """Squared Mahalanobis distance to the nearest class, or to the predicted one.
+    """Squared Mahalanobis distance to the nearest class, to the predicted one, or to that of the label.
 
     Several layers are joined into one vector per input, so that their covariance counts too.
-    `assay.monitors.Mahalanobis` estimates means and covariance.
+    `assay.monitors.Mahalanobis` estimates means and covariance, on all training rows or on those that the
+    network gets right.
 
     Directions in which the training features of a class do not vary (dead neurons, neurons that follow
     from others) are left out, and the dimension is the number of the others: no distance is defined along
@@ -39,29 +41,37 @@ class FeatureDistance:
         covariance: str = "tied",
         estimator: str = "empirical",
         reference: ReferenceClass = "nearest",
+        fit_on: FitOn = "all",
         still: Still = "drop",
     ) -> None:
-        if reference not in get_args(ReferenceClass):
-            raise InputError(f"expected reference to be 'nearest' or 'predicted', got {reference!r}")
-        if still not in get_args(Still):
-            raise InputError(f"expected still to be 'drop' or 'shrink', got {still!r}")
+        for name, value, known in (
+            ("reference", reference, get_args(ReferenceClass)),
+            ("fit_on", fit_on, get_args(FitOn)),
+            ("still", still, get_args(Still)),
+        ):
+            if value not in known:
+                raise InputError(f"expected {name} to be one of {list(known)}, got {value!r}")
         self.layers = tuple(layers)
         self.name = " + ".join(self.layers)
         self.reference = reference
+        self.fit_on = fit_on
         self.still = still
         self.monitor = Mahalanobis(layer=self.name, covariance=covariance, estimator=estimator)
         self._moving: Tensor | None = None
 
     def fit(self, trace: Trace) -> Self:
+        if self.fit_on == "correct":
+            trace = trace[trace.correct]
         counts = torch.bincount(trace.known_labels, minlength=trace.logits.shape[1])
         if (counts > 0).sum() < 2:
             raise InputError(
                 f"expected training data of at least two classes, got {int((counts > 0).sum())}; "
                 "pass the data the network was trained on"
             )
-        if self.reference == "predicted" and not counts.all():
+        if self.reference != "nearest" and not counts.all():
+            right = " that the network gets right" if self.fit_on == "correct" else ""
             raise InputError(
-                f"expected training data of every class for reference='predicted', got none of "
+                f"expected training data of every class{right} for reference={self.reference!r}, got none of "
                 f"{(counts == 0).nonzero().flatten().tolist()}; use reference='nearest'"
             )
         self.rows = int(counts[counts > 0].min() if self.monitor.covariance == "per_class" else counts.sum())
@@ -78,8 +88,8 @@ class FeatureDistance:
         joined = self._joined(trace)
         if self.reference == "nearest":
             return self.monitor.score(joined)
-        distances = self.monitor.distances(joined)
-        return distances.gather(1, trace.predictions[:, None])[:, 0]
+        classes = trace.predictions if self.reference == "predicted" else trace.known_labels
+        return self.monitor.distances(joined).gather(1, classes[:, None])[:, 0]
 
     def features(self, trace: Trace) -> Tensor:
         """(N, width): the layer's features, or those of several layers side by side."""

@@ -15,7 +15,7 @@ BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#777777"
 
 
 def curve_figure(curve: pd.DataFrame, baseline: float, accuracy: float) -> "Figure":
-    figure = _blank_figure(6.5, 3.4)
+    figure = blank_figure(6.5, 3.4)
     axes = figure.subplots()
     axes.plot(curve["epsilon"], curve["surprisal"], "o-", color=BLUE, markersize=3)
     axes.axhline(baseline, color=BLUE, linestyle=":", label=f"clean inputs ({baseline:.3g})")
@@ -31,7 +31,7 @@ def curve_figure(curve: pd.DataFrame, baseline: float, accuracy: float) -> "Figu
 
 
 def class_figure(per_class: pd.DataFrame, score: float) -> "Figure":
-    figure = _blank_figure(6.5, 1.2 + 0.24 * len(per_class))
+    figure = blank_figure(6.5, 1.2 + 0.24 * len(per_class))
     axes = figure.subplots()
     places = np.arange(len(per_class))
     reach = np.stack(
@@ -52,7 +52,7 @@ def class_figure(per_class: pd.DataFrame, score: float) -> "Figure":
 
 def feature_figure(clean: Tensor, perturbed: Tensor, labels: Tensor, correct: Tensor) -> "Figure":
     """t-SNE (van der Maaten and Hinton 2008) of both together, as in the paper's Fig. 2."""
-    figure = _blank_figure(6.5, 4.6)
+    figure = blank_figure(6.5, 4.6)
     axes = figure.subplots()
     places = _tsne_map(torch.cat([clean, perturbed]))
     before, after = places[: len(clean)], places[len(clean) :]
@@ -84,7 +84,7 @@ def feature_figure(clean: Tensor, perturbed: Tensor, labels: Tensor, correct: Te
 
 
 def ranking_figure(table: pd.DataFrame) -> "Figure":
-    figure = _blank_figure(6.5, 1.2 + 0.3 * len(table))
+    figure = blank_figure(6.5, 1.2 + 0.3 * len(table))
     axes = figure.subplots()
     places = np.arange(len(table))
     axes.errorbar(
@@ -108,7 +108,7 @@ def ranking_figure(table: pd.DataFrame) -> "Figure":
 
 def agreement_figure(table: pd.DataFrame, words: str) -> "Figure":
     """Score against best-of AUROC, a point per network."""
-    figure = _blank_figure(5.5, 4.0)
+    figure = blank_figure(5.5, 4.0)
     axes = figure.subplots()
     axes.plot(table["score"], 100 * table["best_auroc"], "o", color=BLUE)
     for name, score, auroc in zip(row_names(table), table["score"], table["best_auroc"], strict=True):
@@ -119,20 +119,6 @@ def agreement_figure(table: pd.DataFrame, words: str) -> "Figure":
     axes.set_ylabel("AUROC of the best monitor,\nmean over unknown sets (%)")
     axes.grid(alpha=0.3)
     axes.set_title(words, fontsize=10)
-    return figure
-
-
-def shuffle_figure(clean: np.ndarray, shuffled: np.ndarray, score: float) -> "Figure":
-    """Histograms of the energies of inputs and of shuffled inputs."""
-    figure = _blank_figure(6.0, 3.2)
-    axes = figure.subplots()
-    bins = np.histogram_bin_edges(np.concatenate([clean, shuffled]), bins=40).tolist()
-    axes.hist(clean, bins, color=BLUE, alpha=0.7, label="inputs")
-    axes.hist(shuffled, bins, color=ORANGE, alpha=0.6, label="values shuffled between inputs")
-    axes.set_xlabel("energy (higher: more suspicious)")
-    axes.set_ylabel("inputs")
-    axes.set_title(f"Inputs and shuffled inputs (AUROC {score:.3f})", fontsize=10)
-    axes.legend(fontsize=8)
     return figure
 
 
@@ -157,7 +143,7 @@ def _tsne_map(features: Tensor) -> np.ndarray:
     return np.asarray(TSNE(perplexity=perplexity, init="pca", random_state=0).fit_transform(values))
 
 
-def _blank_figure(width: float, height: float) -> "Figure":
+def blank_figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")

@@ -61,14 +61,14 @@ class MiraResult:
     def summary(self) -> str:
         low, high = self.interval
         verdict = (
-            "Inputs that cross its decision boundary do look unusual from inside, so a monitor has something "
-            "to see."
+            "Inputs that were pushed across its decision boundary look more unusual from inside than clean "
+            "ones."
             if low > 0
-            else "Inputs that cross its decision boundary look no more unusual from inside than clean ones: "
-            "do not rely on a monitor of this layer."
+            else "Inputs that were pushed across its decision boundary look no more unusual from inside than "
+            "clean ones."
             if high <= 0
-            else "The interval contains 0: these test inputs do not show whether wrong inputs look unusual "
-            "from inside."
+            else "The interval contains 0: these test inputs do not show whether inputs pushed across its "
+            "decision boundary look unusual from inside."
         )
         weakest = self.per_class.iloc[int(self.per_class["score"].fillna(np.inf).argmin())]
         words = (
@@ -76,8 +76,9 @@ class MiraResult:
             f"{low:.4g} to {high:.4g}): perturbed inputs are on average {1 + self.score:.4g} times as "
             f"surprising as clean ones. {verdict} The weakest class is {weakest['label']:.0f} "
             f"({weakest['score']:.4g}). Compare scores only at the same accuracy threshold "
-            f"({self.accuracy_threshold:.0%}), and check with assay.validate_monitorability that they track "
-            "detection for networks like yours."
+            f"({self.accuracy_threshold:.0%}). Whether monitors will detect failures is another question: on "
+            "networks that the score was not chosen on it did not predict that; assay.monitorability does "
+            "better (docs/monitorability.md)."
         )
         return " ".join([words, *(f"Note: {warning}." for warning in self.warnings)])
 

@@ -8,12 +8,18 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from assay.errors import InputError
 from assay.faults.norms import Norm, check_norm
-from assay.mira.distance import FeatureDistance, ReferenceClass, Still
+from assay.mira.distance import FeatureDistance, FitOn, ReferenceClass, Still
 from assay.mira.perturbation import PerturbationMethod, check_method
 from assay.mira.weights import Weight
 from assay.statistics import check_level
 
 SurprisalForm: TypeAlias = Literal["squared", "literal"]
+
+AUTHORS_CODE: dict[str, Any] = {"reference": "label", "covariance": "per_class", "fit_on": "correct"}
+"""What the authors' public code does and the paper does not say (May 2025, before the surprisal form).
+
+It also clamps perturbed inputs to [0, 1]: pass `low=0, high=1` for images.
+"""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -45,7 +51,9 @@ class MiraSettings:
     estimator: str = "empirical"
     """Estimator of the covariance: "empirical", "ledoit_wolf" or "oas"."""
     reference: ReferenceClass = "nearest"
-    """The class that distances are measured to: the "nearest" or the "predicted" one."""
+    """The class that distances are measured to: the "nearest", the "predicted" one, or the "label"."""
+    fit_on: FitOn = "all"
+    """Training rows that features are fitted on: "all", or those that the network gets right, "correct"."""
     still: Still = "drop"
     """Either "drop" or "shrink" directions in which training features do not vary, such as dead neurons."""
     form: SurprisalForm = "squared"
@@ -86,6 +94,7 @@ class MiraSettings:
             covariance=self.covariance,
             estimator=self.estimator,
             reference=self.reference,
+            fit_on=self.fit_on,
             still=self.still,
         )
 

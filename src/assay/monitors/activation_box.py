@@ -9,8 +9,9 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
-from assay.monitors.parts.class_rows import UNSEEN, features_by_class, unseen_remedy
+from assay.monitors.parts.class_rows import UNSEEN, ClassSample, unseen_remedy
 from assay.monitors.parts.clusters import ELBOW, assigned
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.projection import (
     GEODESIC,
     KINDS,
@@ -100,8 +101,11 @@ class ActivationBox(Monitor):
     reach_: Tensor
     widths_: Tensor
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        features = features_by_class(traces, self.layer, self.limit, self.seed)
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        return {"sample": ClassSample.of(traces, self.layer, self.limit, self.seed)}
+
+    def _describe(self, sample: ClassSample) -> None:
+        features = sample.rows()
         self.projection_ = self._projection(list(features.values()))
         self._keep_boxes({label: self._boxes(self._projected(rows)) for label, rows in features.items()})
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
-from assay.monitors.parts.class_rows import features_by_class, some_class, teaching, unseen_remedy
+from assay.monitors.parts.class_rows import ClassSample, some_class, teaching, unseen_remedy
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.nearest import fewest_differences
 from assay.monitors.parts.reservoir import checked_limit
 from assay.network import all_finite
@@ -18,6 +19,28 @@ from assay.trace import Trace
 WORD = 64
 
 Words = NDArray[np.uint64]
+
+
+class PatternSets(Gathered):
+    """The different patterns of every class, as whole numbers of 64 bits."""
+
+    repeatable = True
+
+    def __init__(self) -> None:
+        self.patterns: dict[int, Tensor] = {}
+
+    def add(self, packed: Words, classes: NDArray[np.int64]) -> None:
+        for label in np.unique(classes).tolist():
+            self._add(label, torch.from_numpy(packed[classes == label].view(np.int64)))
+
+    def merge(self, other: "PatternSets") -> None:
+        for label, patterns in other.patterns.items():
+            self._add(label, patterns)
+
+    def _add(self, label: int, found: Tensor) -> None:
+        known = self.patterns.get(label)
+        every = (found if known is None else torch.cat([known, found])).numpy().view(np.uint64)
+        self.patterns[label] = torch.from_numpy(np.unique(every, axis=0).view(np.int64))
 
 
 class ActivationPattern(Monitor):
@@ -63,14 +86,24 @@ class ActivationPattern(Monitor):
 
     patterns_: dict[int, Tensor]
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        if self.limit is None:
-            patterns = self._all_patterns(traces)
-        else:
-            features = features_by_class(traces, self.layer, self.limit, self.seed)
-            patterns = {label: _unique(self._packed(rows)) for label, rows in features.items()}
-        self.patterns_ = {label: torch.from_numpy(patterns[label].view(np.int64)) for label in patterns}
-        self.remedy_ = unseen_remedy(patterns, self.classes_)
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        if self.limit is not None:
+            return {"sample": ClassSample.of(traces, self.layer, self.limit, self.seed)}
+        known = PatternSets()
+        for trace in traces:
+            rows = teaching(trace)
+            known.add(self._packed(trace.layer(self.layer)[rows]), trace.predictions[rows].numpy())
+        return {"known": known}
+
+    def _describe(self, sample: ClassSample | None = None, known: PatternSets | None = None) -> None:
+        if known is None:
+            assert sample is not None
+            known = PatternSets()
+            for label, rows in sample.rows().items():
+                known.add(self._packed(rows), np.full(len(rows), label))
+        some_class(known.patterns)
+        self.patterns_ = dict(sorted(known.patterns.items()))
+        self.remedy_ = unseen_remedy(self.patterns_, self.classes_)
 
     def _score(self, trace: Trace) -> Tensor:
         features, classes = trace.layer(self.layer), trace.predictions.numpy()
@@ -96,18 +129,6 @@ class ActivationPattern(Monitor):
         apart = on.sum(dim=1, keepdim=True) + patterns.sum(dim=1) - 2 * on @ patterns.T
         return (apart + foreign[trace.predictions]).amin(dim=1).clamp(max=width + 1)
 
-    def _all_patterns(self, traces: Iterator[Trace]) -> dict[int, Words]:
-        patterns: dict[int, Words] = {}
-        for trace in traces:
-            rows = teaching(trace)
-            packed, classes = self._packed(trace.layer(self.layer)[rows]), trace.predictions[rows].numpy()
-            for label in np.unique(classes).tolist():
-                found = packed[classes == label]
-                known = patterns.get(label)
-                patterns[label] = _unique(found if known is None else np.concatenate([known, found]))
-        some_class(patterns)
-        return dict(sorted(patterns.items()))
-
     def _packed(self, features: Tensor) -> Words:
         """A bit per neuron, in as many 64-bit words as it takes."""
         on = (features > self.on_above).numpy()
@@ -121,7 +142,3 @@ def _unpacked(patterns: Tensor, width: int) -> Tensor:
     """(patterns, width): the bits as numbers."""
     octets = patterns.numpy().view(np.uint8)
     return torch.from_numpy(np.unpackbits(octets, axis=1)[:, :width]).float()
-
-
-def _unique(patterns: Words) -> Words:
-    return np.unique(patterns, axis=0)

@@ -12,6 +12,7 @@ from assay.errors import InputError
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.parts.class_rows import fitting_classes
 from assay.monitors.parts.reservoir import checked_limit
+from assay.monitors.parts.row_keys import RowKeys
 from assay.monitors.parts.row_sample import TraceSample
 from assay.monitors.parts.user_code import _UserCode, one_score_per_row
 from assay.outputs import LOGITS
@@ -27,6 +28,7 @@ class Adapter(_UserCode):
         score="what a detector of another library says",
         needs=Needs(labels=Labels.OPTIONAL, user_code=True),
         cost="",
+        unmergeable="a detector of another library learns in its own way",
     )
 
     code = "detector"
@@ -70,13 +72,20 @@ class Adapter(_UserCode):
         return {name: value for name, value in kept.items() if isinstance(value, Tensor | np.ndarray)}
 
     def _fit(self, traces: Iterator[Trace]) -> None:
-        sample = TraceSample(self.limit, self.seed)
-        for trace in traces:
-            features = {layer: trace.layer(layer) for layer in self.layers}
-            sample.add(Trace(trace.logits, features, fitting_classes(trace), outputs=LOGITS))
-        kept = sample.trace()
+        rows = (self._labelled(trace) for trace in traces)
+        kept = Trace.concatenate(rows) if self.limit is None else self._sampled(rows)
         if callable(getattr(self.detector, "fit_features", None)):
             self.detector.fit_features(self._read(kept), kept.known_labels)
+
+    def _labelled(self, trace: Trace) -> Trace:
+        features = {layer: trace.layer(layer) for layer in self.layers}
+        return Trace(trace.logits, features, fitting_classes(trace), outputs=LOGITS)
+
+    def _sampled(self, traces: Iterator[Trace]) -> Trace:
+        sample, keys = TraceSample(self.limit), RowKeys(self.seed)
+        for trace in traces:
+            sample.add(trace, keys.next(trace.logits))
+        return sample.trace()
 
     def _score(self, trace: Trace) -> Tensor:
         with torch.no_grad():

@@ -1,15 +1,13 @@
 """ASH: judge by the few strongest features of an input (Djurisic, Bozanic, Ashok and Liu 2023)."""
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
 from assay.errors import InputError
 from assay.monitors.metadata import Metadata
-from assay.monitors.monitor import Monitor
 from assay.monitors.parts.exponentials import log_sum_exp
 from assay.monitors.parts.last_layer import LastLayer
+from assay.monitors.parts.last_layer_reader import _LastLayerReader
 from assay.monitors.parts.row_blocks import row_blocks
 from assay.monitors.parts.row_sums import ratio_of_sums
 from assay.monitors.parts.top_values import checked_percentile, count_above, top_values
@@ -20,7 +18,7 @@ VARIANTS = ("P", "B", "S")
 _ROWS = 1024  # scored at a time: intermediate results stay in cache
 
 
-class ASH(Monitor):
+class ASH(_LastLayerReader):
     """s(x) = -log sum_k exp(W f~ + b)_k, with f~ the features of x of which the smallest `percentile` per
     cent are set to zero and the rest is shaped (Algorithms 1 to 3 of Djurisic et al. 2023).
 
@@ -52,8 +50,7 @@ class ASH(Monitor):
         self.variant = variant
         self.percentile = checked_percentile(percentile)
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        last = LastLayer.of(traces, self.layer, self.dimensions_[self.layer], self.classes_)
+    def _use(self, last: LastLayer) -> None:
         self.weight_, self.bias_ = last.weight.float().contiguous(), last.bias
         self.remedy_ = "; ".join(filter(None, [last.undetermined, last.negative("ASH")]))
 

@@ -9,7 +9,6 @@ from functools import cache, reduce
 from operator import or_
 from typing import Any, Self
 
-import numpy as np
 import torch
 from scipy.optimize import brentq
 from torch import Tensor
@@ -17,9 +16,11 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.monitors.metadata import Metadata, Needs
 from assay.monitors.monitor import Monitor
-from assay.monitors.parts.joint_fit import fit_together
+from assay.monitors.parts.gathered import Gathered
+from assay.monitors.parts.joint_fit import collect_together
 from assay.monitors.parts.reference_scores import evidence_of, fitted_tail, no_tail
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
+from assay.monitors.parts.row_keys import RowKeys
 from assay.monitors.parts.row_sample import TraceSample
 from assay.monitors.parts.upper_gamma import log_upper_gamma
 from assay.network.graph import under_tracer
@@ -118,8 +119,31 @@ class _Combination(Monitor):
         found = self.evidence(trace)
         return self.combined(found), found.T
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        scores = self._streamed_scores(traces) if self.prefit else self._held_out_scores(traces)
+    @property
+    def depth(self) -> int:
+        """How many combinations lie within each other: each holds out rows by keys of its own."""
+        return 1 + max(getattr(member, "depth", 0) for member in self.members)
+
+    @property
+    def _parts(self) -> Sequence[Monitor]:
+        return () if self.prefit else self.members
+
+    def settings(self) -> tuple[Any, ...]:
+        fitted = [member.fingerprint for member in self.members] if self.prefit else []
+        return *super().settings(), *fitted
+
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        if self.prefit:
+            return {"scored": self._streamed_scores(traces)}
+        held = TraceSample(self.limit)
+        collect_together(self.members, self._without(held, traces))
+        return {"held": held}
+
+    def _describe(self, held: TraceSample | None = None, scored: Reservoir | None = None) -> None:
+        if held is not None:
+            scores = self._held_out_scores(held)
+        if scored is not None:
+            scores = list(scored.columns().values())
         for member, found in zip(self.members, scores, strict=True):
             if not torch.isfinite(found).all():
                 raise InputError(
@@ -144,16 +168,14 @@ class _Combination(Monitor):
     def _weigh(self, evidence: Tensor) -> None:
         """Learn from the evidence (members, n) of the reference rows how members depend on each other."""
 
-    def _streamed_scores(self, traces: Iterator[Trace]) -> list[Tensor]:
-        reservoirs = [Reservoir(self.limit, self.seed) for _ in self.members]
+    def _streamed_scores(self, traces: Iterator[Trace]) -> Reservoir:
+        scored, keys = Reservoir(self.limit), RowKeys(self.seed)
         for trace in traces:
-            for reservoir, member in zip(reservoirs, self.members, strict=True):
-                reservoir.add(member.score(trace))
-        return [reservoir.rows() for reservoir in reservoirs]
+            scores = {number: member.score(trace) for number, member in enumerate(self.members)}
+            scored.add(keys.next(trace.logits), scores)
+        return scored
 
-    def _held_out_scores(self, traces: Iterator[Trace]) -> list[Tensor]:
-        held = TraceSample(self.limit, self.seed)
-        fit_together(self.members, self._without(held, traces))
+    def _held_out_scores(self, held: TraceSample) -> list[Tensor]:
         reference = held.trace()
         if not len(reference):
             raise InputError(
@@ -166,7 +188,7 @@ class _Combination(Monitor):
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         # Files from before there were tails, and from when references came one by one.
         parameters = {"tail": False} | dict(state["parameters"])
-        monitor = super().from_state({"parameters": parameters, "fitted": state["fitted"]})
+        monitor = super().from_state({**state, "parameters": parameters})
         if isinstance(one_by_one := state["fitted"].get("reference_"), list):
             monitor.reference_ = torch.stack(one_by_one)
             monitor.tails_ = monitor._fitted_tails()
@@ -179,10 +201,11 @@ class _Combination(Monitor):
 
     def _without(self, held: TraceSample, traces: Iterator[Trace]) -> Iterator[Trace]:
         """The rows to fit on; the others go to `held`."""
-        generator = np.random.default_rng([self.seed, 1])
+        row_keys = RowKeys(self.seed, self.depth)
         for trace in traces:
-            out = torch.from_numpy(generator.random(len(trace)) < self.held_out)
-            held.add(trace[out])
+            keys = row_keys.next(trace.logits)
+            out = keys < self.held_out
+            held.add(self._needed_of(trace[out]), keys[out])
             yield trace[~out]
 
 

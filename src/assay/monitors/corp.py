@@ -10,6 +10,7 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.moments import ClassMoments
 from assay.monitors.parts.neighbour_bank import normalised
 from assay.monitors.parts.row_blocks import in_blocks, row_blocks
@@ -67,12 +68,15 @@ class CoRP(Monitor):
         self.explained = explained
         self.seed = seed
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
         self.frequencies_, self.phases_ = self._random_map()
         moments = ClassMoments(1, self.frequencies)
         for (features,) in in_blocks((trace.layer(self.layer),) for trace in traces):
             mapped = self._fourier_features(features)
             moments.add(mapped, torch.zeros(len(mapped), dtype=torch.long))
+        return {"moments": moments}
+
+    def _describe(self, moments: ClassMoments) -> None:
         variances, directions = torch.linalg.eigh(moments.scatter)
         largest = variances.flip(0).clamp(min=0)
         shares = largest.cumsum(dim=0) / largest.sum()

@@ -1,15 +1,13 @@
 """DICE: judge by the few weights of the last layer that matter most (Sun and Li 2022)."""
 
-from collections.abc import Iterator
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from assay.monitors.metadata import Metadata
-from assay.monitors.monitor import Monitor
 from assay.monitors.parts.exponentials import log_sum_exp
 from assay.monitors.parts.last_layer import LastLayer
+from assay.monitors.parts.last_layer_reader import _LastLayerReader
 from assay.monitors.parts.row_blocks import row_blocks
 from assay.monitors.parts.top_values import checked_percentile
 from assay.trace import Trace
@@ -17,7 +15,7 @@ from assay.trace import Trace
 _ROWS = 1024  # scored at a time: intermediate results stay in cache
 
 
-class DICE(Monitor):
+class DICE(_LastLayerReader):
     """s(x) = -log sum_k exp((M * W) f(x) + b)_k, with M one where the contribution V = W * (mean f) is above
     its `percentile` over all weights, else zero (Sun and Li 2022, "directed sparsification").
 
@@ -41,8 +39,7 @@ class DICE(Monitor):
         self.layer = layer
         self.percentile = checked_percentile(percentile)
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        last = LastLayer.of(traces, self.layer, self.dimensions_[self.layer], self.classes_)
+    def _use(self, last: LastLayer) -> None:
         contribution = last.weight * last.mean
         least = float(np.percentile(contribution.numpy(), self.percentile))
         self.weight_ = torch.where(contribution > least, last.weight, 0).float().contiguous()

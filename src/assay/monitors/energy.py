@@ -9,6 +9,7 @@ from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.exponentials import log_sum_exp
 from assay.monitors.parts.free_energy import with_energies
+from assay.monitors.parts.gathered import Gathered
 from assay.trace import Trace
 
 
@@ -28,9 +29,8 @@ class Energy(Monitor):
             raise InputError(f"expected a positive temperature, got {temperature}")
         self.temperature = temperature
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        for _ in with_energies(traces, "Energy"):
-            pass
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        return super()._gather(with_energies(traces, "Energy"))
 
     def _score(self, trace: Trace) -> Tensor:
         return -self.temperature * log_sum_exp(trace.logits, self.temperature)

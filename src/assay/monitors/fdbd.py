@@ -1,20 +1,18 @@
 """FDBD: doubt features close to the boundaries between classes (Liu and Qin 2024)."""
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
 from assay.monitors.metadata import Metadata
-from assay.monitors.monitor import Monitor
 from assay.monitors.parts.last_layer import LastLayer
+from assay.monitors.parts.last_layer_reader import _LastLayerReader
 from assay.monitors.parts.row_sums import distance_from
 from assay.trace import Trace
 
 _EQUAL = 1e-6  # share of the largest distance between weights below which two differ by rounding
 
 
-class FDBD(Monitor):
+class FDBD(_LastLayerReader):
     """s(x) = -1 / (C - 1) sum over c != y of (l_y - l_c) / (||w_y - w_c|| ||f(x) - mu||): the mean distance
     of f(x) from the boundaries of its predicted class y, as a share of its distance from the mean feature.
 
@@ -39,8 +37,7 @@ class FDBD(Monitor):
     def __init__(self, *, layer: str = "penultimate") -> None:
         self.layer = layer
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        last = LastLayer.of(traces, self.layer, self.dimensions_[self.layer], self.classes_)
+    def _use(self, last: LastLayer) -> None:
         apart = torch.cdist(last.weight, last.weight, compute_mode="donot_use_mm_for_euclid_dist")
         others = max(1, self.classes_ - 1)
         self.inverse_ = torch.where(apart > _EQUAL * apart.max(), 1 / apart, 0) / others

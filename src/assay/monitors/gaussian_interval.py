@@ -1,7 +1,6 @@
 """GaussianInterval: count the neurons outside their class's usual range (Hashemi et al. 2021)."""
 
 from collections.abc import Iterator
-from itertools import chain
 
 import torch
 from torch import Tensor
@@ -10,6 +9,7 @@ from assay.errors import InputError
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import UNSEEN, no_class, teaching, unseen_remedy
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.row_blocks import in_blocks, row_blocks
 from assay.trace import Trace
 
@@ -20,6 +20,32 @@ BLOCK = 256
 """Rows scored at a time: few enough to stay in the cache."""
 
 MEASURES = ("share", "excess")
+
+
+class NeuronSpread(Gathered):
+    """Counts (classes, 1), sums and sums of squares (classes, d), about the first row, which keeps squares of
+    far-off features from swallowing their spread."""
+
+    def __init__(self, classes: int, size: int) -> None:
+        self.counts = torch.zeros(classes, 1, dtype=torch.float64)
+        self.shift = torch.zeros(size, dtype=torch.float64)
+        self.totals, self.squares = (torch.zeros(classes, size, dtype=torch.float64) for _ in range(2))
+
+    def add(self, features: Tensor, classes: Tensor) -> None:
+        if len(features) and not self.counts.any():
+            self.shift = features[0].double()
+        centred = features.double() - self.shift
+        self.counts.index_add_(0, classes, torch.ones(len(classes), 1, dtype=torch.float64))
+        self.totals.index_add_(0, classes, centred)
+        self.squares.index_add_(0, classes, centred.square())
+
+    def merge(self, other: "NeuronSpread") -> None:
+        if not self.counts.any():
+            self.shift = other.shift.clone()
+        step = other.shift - self.shift
+        self.squares += other.squares + 2 * step * other.totals + step.square() * other.counts
+        self.totals += other.totals + step * other.counts
+        self.counts += other.counts
 
 
 class GaussianInterval(Monitor):
@@ -58,8 +84,16 @@ class GaussianInterval(Monitor):
     means_: Tensor
     deviations_: Tensor
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        counts, totals, squares, shift = self._sums(traces)
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        spread = NeuronSpread(self.classes_, self.dimensions_[self.layer])
+        for features, classes in in_blocks(self._teaching_rows(trace) for trace in traces):
+            spread.add(features, classes)
+        return {"found": spread}
+
+    def _describe(self, found: "NeuronSpread") -> None:
+        counts, totals, squares, shift = found.counts, found.totals, found.squares, found.shift
+        if not counts.any():
+            raise no_class()
         everything = _deviation(counts.sum(0, keepdim=True), totals.sum(0, keepdim=True), squares.sum(0))
         spread = _positive(everything[0])
         within = torch.where(counts > 1, _deviation(counts, totals, squares), spread)
@@ -72,23 +106,6 @@ class GaussianInterval(Monitor):
         parts = row_blocks(trace.layer(self.layer), BLOCK), row_blocks(trace.predictions, BLOCK)
         scores = [self._outside(rows.double(), classes) for rows, classes in zip(*parts, strict=True)]
         return torch.cat(scores) if scores else torch.empty(0)
-
-    def _sums(self, traces: Iterator[Trace]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Counts (classes, 1), sums and sums of squares (classes, d), about the first row, which keeps
-        squares of far-off features from swallowing their spread."""
-        blocks = in_blocks(self._teaching_rows(trace) for trace in traces)
-        first = next(blocks, None)
-        if first is None:
-            raise no_class()
-        shift = first[0][0].double()
-        counts = torch.zeros(self.classes_, 1, dtype=torch.float64)
-        totals, squares = (torch.zeros(self.classes_, len(shift), dtype=torch.float64) for _ in range(2))
-        for features, classes in chain([first], blocks):
-            centred = features.double() - shift
-            counts.index_add_(0, classes, torch.ones(len(classes), 1, dtype=torch.float64))
-            totals.index_add_(0, classes, centred)
-            squares.index_add_(0, classes, centred.square())
-        return counts, totals, squares, shift
 
     def _teaching_rows(self, trace: Trace) -> tuple[Tensor, Tensor]:
         rows = teaching(trace)

@@ -9,11 +9,13 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.monitors.metadata import Metadata, Needs
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.image_statistics import image_statistics
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
 from assay.monitors.parts.row_blocks import row_blocks
+from assay.monitors.parts.row_keys import RowKeys
 from assay.monitors.parts.token_statistics import (
-    add_counts,
+    TokenCounts,
     own_token_statistics,
     padded,
     surprise_table,
@@ -46,7 +48,7 @@ class InputStatistics(Monitor):
     u = asinh((x - median) / scale), the scale from the quartiles: far values stay in order and do not decide
     the fit. A A' is the inverse covariance of u over a uniform sample of `limit` rows, with 1 / rows added to
     every variance, so that a value which never varied is far away as soon as it does; u_(k) is the k-th
-    nearest of these rows. Above 256 statistics each is scaled on its own. Nothing is trained; fits merge.
+    nearest of these rows. Above 256 statistics each is scaled on its own. Nothing is trained.
 
     `facts` are the characters of every token id, which `InputStatistics.of(network)` takes from the
     tokenizer.
@@ -70,7 +72,6 @@ class InputStatistics(Monitor):
 
     kinds_: dict[str, str]
     kept_: dict[str, Tensor]
-    keys_: Tensor
     counts_: dict[str, Tensor]
     tables_: dict[str, Tensor]
     centre_: Tensor
@@ -106,55 +107,44 @@ class InputStatistics(Monitor):
         facts = token_facts(tokens, getattr(tokenizer, "unk_token", None))
         return cls(facts=facts, limit=limit, seed=seed)
 
-    def merge(self, other: "InputStatistics") -> Self:
-        """Take in what another has seen, as if both had seen all of it: a uniform sample of both together.
-
-        Fit the two with different seeds: then which rows are kept of one does not depend on the other.
-        """
-        self._check_fitted()
-        other._check_fitted()
-        shapes = [{name: rows.shape[1:] for name, rows in one.kept_.items()} for one in (self, other)]
-        if self.kinds_ != other.kinds_ or shapes[0] != shapes[1] or self.limit != other.limit:
+    def _check_mergeable(self, other: object) -> None:
+        super()._check_mergeable(other)
+        assert isinstance(other, InputStatistics)
+        forms = [
+            (one.kinds_, {name: rows.shape[1:] for name, rows in one.kept_.items()}) for one in (self, other)
+        ]
+        if forms[0] != forms[1]:
             raise InputError(
-                f"expected statistics of the same inputs and the same limit, got {self.kinds_} and "
-                f"{other.kinds_}, {self.limit} and {other.limit}; fit both alike"
+                f"expected fits of inputs of the same form, got {forms[0]} and {forms[1]}; fit both on "
+                "inputs of the same form"
             )
-        keys = torch.cat([self.keys_, other.keys_])
-        chosen = keys.argsort(stable=True)[: self.limit]
-        self.keys_ = keys[chosen]
-        self.kept_ = {name: torch.cat([rows, other.kept_[name]])[chosen] for name, rows in self.kept_.items()}
-        self.counts_ = {name: add_counts(found, other.counts_[name]) for name, found in self.counts_.items()}
-        self._describe()
-        return self
 
     def statistics(self, trace: Trace) -> Tensor:
         """(N, statistics) of the inputs, before scaling."""
         self._check_fitted()
         return self._statistics(self._kept_parts(trace.known_inputs))
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        reservoirs: dict[str, Reservoir] = {}
-        self.counts_ = {}
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        kept, counts, keys = Reservoir(self.limit), TokenCounts(), RowKeys(self.seed)
         for trace in traces:
             inputs = trace.known_inputs
             self.kinds_ = getattr(self, "kinds_", None) or _kinds(inputs)
-            for name, rows in self._kept_parts(inputs).items():
+            parts = self._kept_parts(inputs)
+            for name, rows in parts.items():
                 if self.kinds_[name] == "image" and not torch.isfinite(rows).all():
                     raise InputError(
                         "expected finite inputs to fit InputStatistics on, got NaN or infinity; remove those "
                         "rows first"
                     )
                 if self.kinds_[name] == "tokens":
-                    found = torch.bincount(rows[rows >= 0])
-                    self.counts_[name] = add_counts(self.counts_.get(name, found[:0]), found)
-                # The same seed for every part: all keep the same rows.
-                reservoirs.setdefault(name, Reservoir(self.limit, self.seed, keyed=True)).add(rows)
-        self.kept_ = {name: reservoir.rows() for name, reservoir in reservoirs.items()}
-        self.keys_ = next(iter(reservoirs.values())).keys
-        self._describe()
+                    counts.add(name, torch.bincount(rows[rows >= 0]))
+            kept.add(keys.next(*parts.values()), parts)
+        return {"kept": kept, "counts": counts}
 
-    def _describe(self) -> None:
+    def _describe(self, kept: Reservoir, counts: TokenCounts) -> None:
         """Centre, scale, mean and axes of the rows kept."""
+        self.kept_ = {str(name): rows for name, rows in kept.columns().items()}
+        self.counts_ = counts.counts
         self.tables_ = {name: surprise_table(counts) for name, counts in self.counts_.items()}
         parts = {name: self._own_statistics(name, part) for name, part in self.kept_.items()}
         rows = torch.cat(list(parts.values()), dim=1)

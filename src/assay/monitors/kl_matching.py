@@ -8,7 +8,9 @@ from torch import Tensor
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import fitting_classes
+from assay.monitors.parts.class_sums import ClassSums
 from assay.monitors.parts.exponentials import Exponentials
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.row_blocks import in_blocks
 from assay.trace import Trace
 
@@ -32,19 +34,16 @@ class KLMatching(Monitor):
 
     log_templates_: Tensor
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        parts = ((trace.logits, fitting_classes(trace)) for trace in traces)
-        sums, counts = torch.empty(0), torch.empty(0)
-        for logits, classes in in_blocks(parts):
-            if not len(counts):
-                sums = torch.zeros(self.classes_, self.classes_, dtype=torch.float64)
-                counts = torch.zeros(self.classes_, dtype=torch.float64)
-            sums.index_add_(0, classes, torch.softmax(logits.double(), dim=1))
-            counts += torch.bincount(classes, minlength=self.classes_)
-        seen = counts > 0
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        found = ClassSums(self.classes_, self.classes_)
+        for logits, classes in in_blocks((trace.logits, fitting_classes(trace)) for trace in traces):
+            found.add(torch.softmax(logits.double(), dim=1), classes)
+        return {"found": found}
+
+    def _describe(self, found: ClassSums) -> None:
         # A probability that underflowed to zero would make the divergence infinite.
         smallest = torch.finfo(torch.float64).tiny
-        self.log_templates_ = (sums[seen] / counts[seen, None]).clamp(min=smallest).log()
+        self.log_templates_ = found.means[found.counts > 0].clamp(min=smallest).log()
 
     def _score(self, trace: Trace) -> Tensor:
         found = Exponentials.of(trace.logits)

@@ -11,6 +11,7 @@ from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import named
 from assay.monitors.parts.covariance import checked_estimator, class_axes, precision, whitening
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.input_step import INPUT_STEP, perturbed_scores
 from assay.monitors.parts.low_rank import LowRankGaussians
 from assay.monitors.parts.moments import ClassMoments
@@ -105,16 +106,23 @@ class Mahalanobis(Monitor):
         result[:, self.seen_] = self._distances(features)
         return result
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
         if self.covariance == "low_rank":
-            self._fit_low_rank(traces)
-            return
+            return {"subspaces": ClassSubspaces.of(traces, self.layer, self.rank)}
         each_class = self.covariance == "per_class"
         if each_class:
             self._check_room()
-        moments = ClassMoments.of(
-            traces, self.layer, each_class=each_class, fourth=self.estimator == "ledoit_wolf"
-        )
+        fourth = self.estimator == "ledoit_wolf"
+        return {"moments": ClassMoments.of(traces, self.layer, each_class=each_class, fourth=fourth)}
+
+    def _describe(self, moments: ClassMoments | None = None, subspaces: ClassSubspaces | None = None) -> None:
+        if subspaces is not None:
+            self._describe_low_rank(subspaces)
+        if moments is not None:
+            self._describe_whole(moments)
+
+    def _describe_whole(self, moments: ClassMoments) -> None:
+        each_class = self.covariance == "per_class"
         self.seen_ = moments.seen
         tied, self.remedy_ = tied_whitening(moments, self.estimator)
         if not each_class:
@@ -128,8 +136,7 @@ class Mahalanobis(Monitor):
         dtype = max((precision(factor, spread) for factor in factors), key=_bits)
         self.origin_, self.axes_, self.centres_ = origin.to(dtype), axes.to(dtype).contiguous(), centres
 
-    def _fit_low_rank(self, traces: Iterator[Trace]) -> None:
-        found = ClassSubspaces.of(traces, self.layer, self.rank)
+    def _describe_low_rank(self, found: ClassSubspaces) -> None:
         self.seen_ = found.seen
         gaussians, self.remedy_ = LowRankGaussians.of(found, self.estimator)
         self.origin_, self.centres_, self.axes_ = gaussians.origin, gaussians.centres, gaussians.axes

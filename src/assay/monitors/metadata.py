@@ -96,5 +96,8 @@ class Metadata:
     state: str = ""
     """Bytes of the fitted state, leading terms; empty where only sizes are kept."""
 
+    unmergeable: str = ""
+    """Why fits on parts of the rows cannot be merged; empty where they can."""
+
     paper: str = ""
     year: int | None = None

@@ -14,7 +14,9 @@ from assay.monitors.mahalanobis import Mahalanobis
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.covariance import checked_estimator
-from assay.monitors.parts.joint_fit import fit_together
+from assay.monitors.parts.gathered import Gathered
+from assay.monitors.parts.joint_fit import collect_together
+from assay.monitors.parts.row_keys import RowKeys
 from assay.monitors.parts.row_sample import TraceSample
 from assay.monitors.relative_mahalanobis import RelativeMahalanobis
 from assay.outputs import LOGITS
@@ -113,11 +115,18 @@ class MultiLayerMahalanobis(Monitor):
         self.weights_ = torch.from_numpy(coefficients) / self.deviations_
         return self
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
+    @property
+    def _parts(self) -> Sequence[Monitor]:
+        return getattr(self, "members_", ())
+
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
         member = RelativeMahalanobis if self.relative else Mahalanobis
         self.members_ = [member(layer=layer, estimator=self.estimator) for layer in self._layers]
-        sample = TraceSample(self.limit, self.seed)
-        fit_together(self.members_, self._with_sample(traces, sample))
+        sample = TraceSample(self.limit)
+        collect_together(self.members_, self._with_sample(traces, sample))
+        return {"sample": sample}
+
+    def _describe(self, sample: TraceSample) -> None:
         spread = self.by_layer(sample.trace()).std(dim=1, correction=0)
         self.deviations_ = torch.where(spread > 0, spread, 1)
         self.weights_ = 1 / self.deviations_
@@ -127,9 +136,10 @@ class MultiLayerMahalanobis(Monitor):
         self.remedy_ = "; ".join(f"layer {layer!r}: {remedy}" for layer, remedy in remedies)
 
     def _with_sample(self, traces: Iterator[Trace], sample: TraceSample) -> Iterator[Trace]:
+        keys = RowKeys(self.seed)
         for trace in traces:
             features = {layer: trace.layer(layer) for layer in self._layers}
-            sample.add(Trace(trace.logits, features, outputs=LOGITS))
+            sample.add(Trace(trace.logits, features, outputs=LOGITS), keys.next(trace.logits))
             yield trace
 
     def _score(self, trace: Trace) -> Tensor:

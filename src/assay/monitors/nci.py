@@ -7,6 +7,7 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.row_blocks import in_blocks
 from assay.monitors.parts.row_sums import absolute_sum, distance_from
 from assay.monitors.parts.running_mean import RunningMean
@@ -40,11 +41,14 @@ class NCI(Monitor):
         self.layer = layer
         self.norm_weight = norm_weight
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
         features, logits = RunningMean(self.dimensions_[self.layer]), RunningMean(self.classes_)
         for rows, outputs in in_blocks((trace.layer(self.layer), trace.logits) for trace in traces):
             features.add(rows)
             logits.add(outputs)
+        return {"features": features, "logits": logits}
+
+    def _describe(self, features: RunningMean, logits: RunningMean) -> None:
         self.mean_, self.mean_logits_ = features.mean.float(), logits.mean
 
     def _score(self, trace: Trace) -> Tensor:

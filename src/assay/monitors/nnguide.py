@@ -7,6 +7,7 @@ from torch import Tensor
 from assay.monitors.metadata import Metadata
 from assay.monitors.parts.exponentials import log_sum_exp
 from assay.monitors.parts.free_energy import with_energies
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.nearest import largest_products
 from assay.monitors.parts.neighbour_bank import _NeighbourBank, normalised
 from assay.trace import Trace
@@ -33,8 +34,8 @@ class NNGuide(_NeighbourBank):
     ) -> None:
         super().__init__(layer=layer, k=k, limit=limit, seed=seed)
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        super()._fit(with_energies(traces, "NNGuide"))
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        return super()._gather(with_energies(traces, "NNGuide"))
 
     def _rows_to_keep(self, trace: Trace) -> Tensor:
         return normalised(trace.layer(self.layer)) * log_sum_exp(trace.logits)[:, None].float()

@@ -1,14 +1,12 @@
 """NuSA: doubt features that the last layer mostly ignores (Cook, Zare and Gader 2020)."""
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
 from assay.errors import InputError
 from assay.monitors.metadata import Metadata
-from assay.monitors.monitor import Monitor
 from assay.monitors.parts.last_layer import LastLayer
+from assay.monitors.parts.last_layer_reader import _LastLayerReader
 from assay.monitors.parts.row_blocks import row_blocks
 from assay.trace import Trace
 
@@ -19,7 +17,7 @@ _RANK = 1e-5
 from logits in single precision are known to about 1e-6."""
 
 
-class NuSA(Monitor):
+class NuSA(_LastLayerReader):
     """s(x) = -||P f(x)|| / ||f(x)||, with P the projection onto the span of the rows of W, the weights of the
     last layer: minus the share of the features that is not in their null space (null space analysis; Cook,
     Zare and Gader 2020), in [-1, 0].
@@ -44,8 +42,7 @@ class NuSA(Monitor):
     def __init__(self, *, layer: str = "penultimate") -> None:
         self.layer = layer
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        last = LastLayer.of(traces, self.layer, self.dimensions_[self.layer], self.classes_)
+    def _use(self, last: LastLayer) -> None:
         _, strengths, directions = torch.linalg.svd(last.weight, full_matrices=False)
         known = directions[strengths > _RANK * strengths[0]]
         if len(known) == self.dimensions_[self.layer]:

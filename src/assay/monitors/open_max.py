@@ -11,10 +11,10 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
-from assay.monitors.parts.class_rows import features_by_class, named
+from assay.monitors.parts.class_rows import ClassSample, named
 from assay.monitors.parts.exponentials import log_sum_exp
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.reservoir import checked_limit
-from assay.outputs import LOGITS
 from assay.trace import Trace
 
 _SHIFT = 1e4
@@ -63,11 +63,11 @@ class OpenMax(Monitor):
         self.limit = checked_limit(limit)
         self.seed = seed
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        outputs = (
-            Trace(trace.logits, {"logits": trace.logits}, trace.labels, outputs=LOGITS) for trace in traces
-        )
-        found = features_by_class(outputs, "logits", self.limit, self.seed)
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        return {"sample": ClassSample.of(traces, None, self.limit, self.seed)}
+
+    def _describe(self, sample: ClassSample) -> None:
+        found = sample.rows()
         self.centres_ = torch.zeros(self.classes_, self.classes_, dtype=torch.float64)
         # F of a class without rows is 1 at any distance.
         self.smallest_, self.scale_, self.shape_ = (

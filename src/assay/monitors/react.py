@@ -10,9 +10,11 @@ from assay.errors import InputError
 from assay.monitors.energy import Energy
 from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
-from assay.monitors.parts.last_layer import LastLayer
+from assay.monitors.parts.gathered import Gathered
+from assay.monitors.parts.last_layer import LastLayerFit
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
 from assay.monitors.parts.row_blocks import row_blocks
+from assay.monitors.parts.row_keys import RowKeys
 from assay.outputs import LOGITS
 from assay.trace import Trace
 
@@ -64,11 +66,14 @@ class ReAct(Monitor):
         self.limit = checked_limit(limit)
         self.seed = seed
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        kept = Reservoir(self.limit, self.seed)
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        kept = Reservoir(self.limit)
         sampled = self._sampling(traces, kept)
-        last = LastLayer.of(sampled, self.layer, self.dimensions_[self.layer], self.classes_)
-        rows = kept.rows()
+        fit = LastLayerFit.of(sampled, self.layer, self.dimensions_[self.layer], self.classes_)
+        return {"fit": fit, "kept": kept}
+
+    def _describe(self, fit: LastLayerFit, kept: Reservoir) -> None:
+        last, rows = fit.last_layer(), kept.rows()
         self.ceiling_ = float(np.percentile(rows.numpy(), self.percentile))
         self.weight_, self.bias_ = last.weight.float().contiguous(), last.bias
         self.remedy_ = last.undetermined
@@ -76,8 +81,9 @@ class ReAct(Monitor):
         self.monitor_.fit(self._rectified(rows))
 
     def _sampling(self, traces: Iterator[Trace], kept: Reservoir) -> Iterator[Trace]:
+        keys = RowKeys(self.seed)
         for trace in traces:
-            kept.add(trace.layer(self.layer))
+            kept.add(keys.next(trace.logits), trace.layer(self.layer))
             yield trace
 
     def _score(self, trace: Trace) -> Tensor:

@@ -12,6 +12,7 @@ from assay.monitors.parts.alocc import OPTIMIZERS, Training, Weights, realness, 
 from assay.monitors.parts.class_rows import UNSEEN, fitting_classes, unseen_remedy
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
 from assay.monitors.parts.row_blocks import row_blocks
+from assay.monitors.parts.row_keys import RowKeys
 from assay.trace import Trace
 
 ALL = -1
@@ -48,6 +49,7 @@ class Reconstruction(Monitor):
         fit="epochs * M * P",
         cost="N * P",
         state="4 * W",
+        unmergeable="it trains a network on raw inputs, which it does not keep",
         paper="Sabokrou et al.",
         year=2018,
     )
@@ -133,17 +135,24 @@ class Reconstruction(Monitor):
         return scores
 
     def _sampled(self, traces: Iterator[Trace]) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
-        """Inputs and classes of the rows each network learns from."""
-        inputs: dict[int, Reservoir] = {}
-        classes: dict[int, Reservoir] = {}
+        """Inputs and classes of the rows each network learns from, in the order they came."""
+        kept: dict[int, Reservoir] = {}
+        row_keys, seen = RowKeys(self.seed), 0
         for trace in traces:
             values, labels = self._checked_inputs(trace), self._classes(trace)
+            drawn = row_keys.next(values)
             keys = labels if self.per_class else torch.full_like(labels, ALL)
             for key in torch.unique(keys).tolist():
-                inputs.setdefault(key, Reservoir(self.limit, self.seed)).add(values[keys == key])
-                classes.setdefault(key, Reservoir(self.limit, self.seed)).add(labels[keys == key])
-        keys_seen = sorted(inputs)
-        return {key: inputs[key].rows() for key in keys_seen}, {key: classes[key].rows() for key in keys_seen}
+                here = keys == key
+                places = here.nonzero().squeeze(1) + seen
+                parts = {"inputs": values[here], "classes": labels[here], "places": places}
+                kept.setdefault(key, Reservoir(self.limit)).add(drawn[here], parts)
+            seen += len(labels)
+        inputs, classes = (
+            {key: rows.rows(name)[rows.rows("places").argsort()] for key, rows in sorted(kept.items())}
+            for name in ("inputs", "classes")
+        )
+        return inputs, classes
 
     def _classes(self, trace: Trace) -> Tensor:
         """The class of every input; one for all where inputs have several predictions."""

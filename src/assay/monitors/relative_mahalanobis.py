@@ -9,6 +9,7 @@ from assay.monitors.mahalanobis import tied_whitening
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.covariance import checked_estimator, class_axes, precision
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.moments import ClassMoments
 from assay.trace import Trace
 
@@ -44,8 +45,10 @@ class RelativeMahalanobis(Monitor):
         self.layer = layer
         self.estimator = checked_estimator(estimator)
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        moments = ClassMoments.of(traces, self.layer, fourth=self.estimator == "ledoit_wolf")
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        return {"moments": ClassMoments.of(traces, self.layer, fourth=self.estimator == "ledoit_wolf")}
+
+    def _describe(self, moments: ClassMoments) -> None:
         factor, self.remedy_ = tied_whitening(moments, self.estimator)
         origin, axes, self.centres_ = class_axes(moments, factor)
         shares = moments.counts[moments.seen] / moments.rows

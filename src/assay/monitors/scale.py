@@ -1,14 +1,12 @@
 """SCALE: magnify the logits of inputs whose features are strong in few places (Xu et al. 2024)."""
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
 from assay.monitors.metadata import Metadata
-from assay.monitors.monitor import Monitor
 from assay.monitors.parts.exponentials import log_sum_exp
 from assay.monitors.parts.last_layer import LastLayer
+from assay.monitors.parts.last_layer_reader import _LastLayerReader
 from assay.monitors.parts.row_blocks import row_blocks
 from assay.monitors.parts.row_sums import ratio_of_sums
 from assay.monitors.parts.top_values import checked_percentile, count_above, top_values
@@ -17,7 +15,7 @@ from assay.trace import Trace
 _ROWS = 1024  # scored at a time: intermediate results stay in cache
 
 
-class SCALE(Monitor):
+class SCALE(_LastLayerReader):
     """s(x) = -log sum_k exp(W (e^r f) + b)_k, with r = sum f / sum of the features f above their
     `percentile` in this input (Xu, Chen, Franchi and Yao 2024).
 
@@ -43,8 +41,7 @@ class SCALE(Monitor):
         self.layer = layer
         self.percentile = checked_percentile(percentile)
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        last = LastLayer.of(traces, self.layer, self.dimensions_[self.layer], self.classes_)
+    def _use(self, last: LastLayer) -> None:
         self.bias_ = last.bias
         self.remedy_ = "; ".join(filter(None, [last.undetermined, last.negative("SCALE")]))
 

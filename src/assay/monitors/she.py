@@ -8,6 +8,8 @@ from torch import Tensor
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import UNSEEN, named, some_class, teaching
+from assay.monitors.parts.class_sums import ClassSums
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.row_blocks import in_blocks
 from assay.trace import Trace
 
@@ -36,18 +38,17 @@ class SHE(Monitor):
     def __init__(self, *, layer: str = "penultimate") -> None:
         self.layer = layer
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        found = ClassSums(self.classes_, self.dimensions_[self.layer])
         parts = ((trace.layer(self.layer), trace.predictions, teaching(trace)) for trace in traces)
-        sums, counts = torch.empty(0), torch.empty(0)
         for features, classes, right in in_blocks(parts):
-            if not len(counts):
-                sums = torch.zeros(self.classes_, features.shape[1], dtype=torch.float64)
-                counts = torch.zeros(self.classes_, dtype=torch.float64)
-            sums.index_add_(0, classes[right], features[right].double())
-            counts += torch.bincount(classes[right], minlength=self.classes_)
-        self.seen_ = counts > 0
+            found.add(features[right], classes[right])
+        return {"found": found}
+
+    def _describe(self, found: ClassSums) -> None:
+        self.seen_ = found.counts > 0
         some_class(bool(self.seen_.any()))
-        self.patterns_ = (sums / counts.clamp(min=1)[:, None]).float()
+        self.patterns_ = found.means.float()
         if absent := (~self.seen_).nonzero().squeeze(1).tolist():
             self.remedy_ = (
                 f"the network got no row of {named(absent)} right, so that predictions of them get "

@@ -13,7 +13,9 @@ from assay.monitors.max_softmax import MaxSoftmax
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.class_rows import fitting_classes
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.reservoir import checked_limit
+from assay.monitors.parts.row_keys import RowKeys
 from assay.monitors.parts.row_sample import TraceSample
 from assay.outputs import LOGITS
 from assay.trace import Trace
@@ -66,11 +68,14 @@ class TemperatureScaled(Monitor):
     def nbytes(self) -> int:
         return super().nbytes + self.monitor.nbytes
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        sample = TraceSample(self.limit, self.seed)
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        sample, keys = TraceSample(self.limit), RowKeys(self.seed)
         for trace in traces:
             fitting_classes(trace)  # refuses labels of other classes
-            sample.add(trace)
+            sample.add(self._needed_of(trace), keys.next(trace.logits))
+        return {"sample": sample}
+
+    def _describe(self, sample: TraceSample) -> None:
         kept = sample.trace()
         self.temperature_ = best_temperature(kept.logits.double(), kept.known_labels)
         self.monitor.fit(self._scaled(kept))

@@ -9,10 +9,12 @@ from assay.errors import InputError
 from assay.monitors.metadata import Metadata
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.exponentials import log_sum_exp
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.head import HeadFit
 from assay.monitors.parts.moments import ClassMoments
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
 from assay.monitors.parts.row_blocks import in_blocks, row_blocks
+from assay.monitors.parts.row_keys import RowKeys
 from assay.trace import Trace
 
 _ROWS = 1024  # scored at a time: intermediate results stay in cache
@@ -64,29 +66,31 @@ class ViM(Monitor):
         self.limit = checked_limit(limit)
         self.seed = seed
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        kept = Reservoir(self.limit, self.seed)
-        largest = Reservoir(self.limit, self.seed)  # same seed, same rows
-        size = self.dimensions_[self.layer]
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        kept, size = Reservoir(self.limit), self.dimensions_[self.layer]
         fit, moments = HeadFit(self.layer, size, self.classes_), ClassMoments(1, size)
-        for features, logits in in_blocks(self._sampling(traces, kept, largest)):
+        for features, logits in in_blocks(self._sampling(traces, kept)):
             fit.add(features, logits)
             moments.add(features, torch.zeros(len(features), dtype=torch.long))
+        return {"fit": fit, "moments": moments, "kept": kept}
+
+    def _describe(self, fit: HeadFit, moments: ClassMoments, kept: Reservoir) -> None:
         head = fit.head()
         origin = -torch.linalg.pinv(head.weight) @ head.bias
         away = moments.mean - origin
         second = moments.scatter / moments.rows + torch.outer(away, away)
         dtype, residual = self._residual_space(second)
         self.origin_, self.residual_ = origin.to(dtype), residual.to(dtype).contiguous()
-        self.alpha_ = float(largest.rows().double().mean() / self._residuals(kept.rows()).mean())
+        self.alpha_ = float(
+            kept.rows("largest").double().mean() / self._residuals(kept.rows("features")).mean()
+        )
 
-    def _sampling(
-        self, traces: Iterator[Trace], kept: Reservoir, largest: Reservoir
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def _sampling(self, traces: Iterator[Trace], kept: Reservoir) -> Iterator[tuple[Tensor, Tensor]]:
+        keys = RowKeys(self.seed)
         for trace in traces:
-            kept.add(trace.layer(self.layer))
-            largest.add(trace.logits.amax(dim=1))
-            yield trace.layer(self.layer), trace.logits
+            features = trace.layer(self.layer)
+            kept.add(keys.next(trace.logits), {"features": features, "largest": trace.logits.amax(dim=1)})
+            yield features, trace.logits
 
     def _residual_space(self, second: Tensor) -> tuple[torch.dtype, Tensor]:
         """The space, and the precision in which to project on it: each product is rounded by eps of itself,

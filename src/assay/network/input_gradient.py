@@ -1,9 +1,40 @@
 """The gradient with respect to the inputs of a network, or why there is none."""
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import torch
 from torch import Tensor
 
-from assay.errors import GradientError
+from assay.errors import GradientError, InputError
+from assay.network.buffers import RowBuffer
+from assay.network.inputs import perturbable, replaced
+from assay.trace import Inputs, Trace
+
+if TYPE_CHECKING:
+    from assay.network.network import Network
+
+
+def gradients_of(
+    network: "Network", inputs: Inputs, objective: Callable[[Trace], Tensor], labels: Any
+) -> Tensor:
+    """What `Network.gradient` promises."""
+    gradients = RowBuffer()
+    batches = network.batches(inputs if labels is None else (inputs, labels))
+    if batches.ignored:
+        raise InputError(
+            f"expected a label for every input that is to be moved, got {batches.ignored} to be ignored; "
+            "leave those inputs out"
+        )
+    for raw, known in batches:
+        part = network.embed(raw)
+        moving = perturbable(part).detach().requires_grad_()
+        with torch.enable_grad():
+            found = network._batch_rows(replaced(part, moving), network.layers)
+            found = found.labelled(known, network.rows, network.ignore_index)
+            total = objective(found.on_cpu()).sum()
+            gradients.add(input_gradient(total, moving, len(found.logits), network._name))
+    return gradients.tensor()
 
 
 def input_gradient(total: Tensor, moving: Tensor, rows: int, owner: str) -> Tensor:

@@ -4,18 +4,20 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
+from os import PathLike
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from assay.data.dataset_items import Columns, Transform
+from assay.data.pieces import is_place
 from assay.engine import progress
 from assay.errors import InputError
 from assay.identity import check_identity, digest, module_identity
 from assay.labels import IGNORED, class_numbers
 from assay.network.batches import Batches, encoded, first_weight, placed
-from assay.network.buffers import RowBuffer, owned
+from assay.network.buffers import owned
 from assay.network.chosen_output import Choice, chosen_output
 from assay.network.compiled import as_written, uncompiled
 from assay.network.factories import NetworkFactories
@@ -24,7 +26,7 @@ from assay.network.gathered_rows import BatchRows, GatheredRows
 from assay.network.graph import NetworkGraph, traced_network
 from assay.network.graph_modules import as_module
 from assay.network.half_precision import module_in_single_precision
-from assay.network.input_gradient import input_gradient
+from assay.network.input_gradient import gradients_of
 from assay.network.inputs import (
     ENCODED,
     Form,
@@ -32,15 +34,16 @@ from assay.network.inputs import (
     each,
     form_of,
     length,
-    perturbable,
-    replaced,
     scaled,
 )
 from assay.network.module_call import output_of
 from assay.network.output_reader import OutputReader
 from assay.network.prediction_rows import PredictionRows, RowFunction, prediction_rows
-from assay.network.taps import PENULTIMATE, Row, evaluating, modules_of, thinned
+from assay.network.sharded_observation import observed_in_pieces, observed_to_folder
+from assay.network.taps import PENULTIMATE, Row, evaluating, modules_of
+from assay.network.thinned_logits import thinned_logits
 from assay.network.watched_layers import check_layers, listening, silence
+from assay.sharded_trace import ShardedTrace
 from assay.trace import Inputs, Trace
 
 Read = TypeVar("Read")
@@ -132,6 +135,8 @@ class Network(NetworkFactories):
         allow_nonfinite: bool = False,
         transform: Transform | None = None,
         columns: Columns | None = None,
+        engine: str = "here",
+        workers: int | None = None,
     ) -> Trace:
         """What the network does on `data`: (inputs, labels), inputs, a DataLoader, or what `stream` takes.
 
@@ -139,8 +144,15 @@ class Network(NetworkFactories):
         came in one piece are kept without a copy; keep_inputs="encoded" keeps texts as token ids, not as
         embeddings. `transform` is called on the input of every item, such as a PIL image. `columns` names
         inputs and labels of a dataset of dicts, where they are not found.
+
+        `engine` and `workers` say where it runs: here, in "processes" or on "ray". Data may be a place to
+        read from: a Path, a list of Paths (no texts), a dataset of Ray.
         """
         size = batch_size or self.batch_size
+        if engine != "here" or is_place(data):
+            options: dict[str, Any] = {"batch_size": size, "allow_nonfinite": allow_nonfinite}
+            options |= {"transform": transform, "columns": columns}
+            return observed_in_pieces(self, data, keep_inputs, options, engine=engine, workers=workers)
         fits = allow_nonfinite and isinstance(data, Tensor) and data.ndim and 0 < len(data) <= size
         if fits and transform is None:
             return self._observe_at_once(data, keep_inputs)
@@ -150,6 +162,16 @@ class Network(NetworkFactories):
         for inputs, rows in self._observed(progress(batches, "observing", len(batches)), keep_inputs):
             gathered.add(rows, inputs if keep_inputs and kept is None else None)
         return gathered.trace(kept, batches.ignored)
+
+    def observe_to(
+        self, folder: str | PathLike[str], data: Any, keep_inputs: KeepInputs = False, **options: Any
+    ) -> ShardedTrace:
+        """`observe` into a folder, a shard per file or per `shard_rows` inputs; memory is that of a shard.
+
+        If it is stopped, the same call goes on from there; other data or another network is refused.
+        `options` are those of `observe`, and `shard_rows`.
+        """
+        return observed_to_folder(self, folder, data, keep_inputs, **options)
 
     def _observe_at_once(self, data: Tensor, keep_inputs: KeepInputs) -> Trace:
         """`observe` for one batch, without what only many need: for a guarded call on a single input."""
@@ -183,33 +205,11 @@ class Network(NetworkFactories):
         `objective` takes the differentiable Trace of a batch (with its labels, where given) and returns one
         number per row, whose sum is differentiated. One forward and one backward pass per batch.
         """
-        gradients = RowBuffer()
-        batches = self.batches(inputs if labels is None else (inputs, labels))
-        if batches.ignored:
-            raise InputError(
-                f"expected a label for every input that is to be moved, got {batches.ignored} to be ignored; "
-                "leave those inputs out"
-            )
-        for raw, known in batches:
-            part = self.embed(raw)
-            moving = perturbable(part).detach().requires_grad_()
-            with torch.enable_grad():
-                found = self._batch_rows(replaced(part, moving), self.layers)
-                found = found.labelled(known, self.rows, self.ignore_index)
-                total = objective(found.on_cpu()).sum()
-                gradients.add(input_gradient(total, moving, len(found.logits), self._name))
-        return gradients.tensor()
+        return gradients_of(self, inputs, objective, labels)
 
     def dropout_logits(self, inputs: Inputs, passes: int, seed: int) -> Tensor:
         """Logits (passes, N, classes) of as many thinned networks, each one dropout mask from `seed`."""
-        return torch.stack([self._thinned_logits(inputs, seed * 10_007 + number) for number in range(passes)])
-
-    def _thinned_logits(self, inputs: Inputs, seed: int) -> Tensor:
-        logits = RowBuffer()
-        for part, _ in self.batches(inputs, allow_nonfinite=True):
-            with torch.no_grad(), thinned(self.module, seed):  # every batch meets the same thinned network
-                logits.add(self._batch_rows(self.embed(part), layers=()).logits)
-        return logits.tensor()
+        return thinned_logits(self, inputs, passes, seed)
 
     def batches(
         self, data: Any, batch_size: int | None = None, allow_nonfinite: bool = False, **options: Any

@@ -2,6 +2,7 @@
 
 import copy
 import threading
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +96,7 @@ class Watch(StreamWatch[WatchState]):
         self._accuracy = None if estimator is None else AccuracyWindows(estimator, self.window)
         self._volatility_state, self._drift_state = _states(volatility, drift)
         self._predictions = self._cancelled = self._uncounted = 0
+        self._stream = uuid.uuid4().hex
         self._pending: list[tuple[Trace, Tensor]] = []
         self._pending_rows = 0
         self._lock = threading.Lock()
@@ -105,21 +107,27 @@ class Watch(StreamWatch[WatchState]):
     def answer(self, inputs: Any) -> Answer:
         """Judge and count; also returns the Trace and the seconds it took."""
         answer = self.guard.answer(inputs)
-        features = {layer: answer.trace.layer(layer) for layer in self._counted_layers()}
-        seen = Trace(answer.trace.logits, features, outputs=LOGITS)
-        cancelled = int(answer.verdict.alarm.sum())
+        self.count(answer.trace, answer.verdict.alarm)
+        return answer
+
+    def count(self, trace: Trace, alarm: Tensor) -> None:
+        """Count rows that the same guard judged, here or in another process; `trace` has `counted_layers`."""
+        features = {layer: trace.layer(layer) for layer in self.counted_layers}
+        seen = Trace(trace.logits, features, outputs=LOGITS)
+        cancelled = int(alarm.sum())
         with self._lock:
             self._predictions += len(seen)
             self._cancelled += cancelled
-            self._pending.append((seen, answer.verdict.alarm))
+            self._pending.append((seen, alarm))
             self._pending_rows += len(seen)
             if self._pending_rows >= COUNTED_TOGETHER:
                 self._count()
-        return answer
 
-    def _counted_layers(self) -> list[str]:
+    @property
+    def counted_layers(self) -> tuple[str, ...]:
+        """The layers that the histogram and the estimator read."""
         bins = () if self.bins is None else self.bins.layers
-        return list(dict.fromkeys((*bins, *(() if self.estimator is None else self.estimator.layers))))
+        return tuple(dict.fromkeys((*bins, *(() if self.estimator is None else self.estimator.layers))))
 
     def state_now(self) -> WatchState:
         """Everything seen so far, counted."""
@@ -162,6 +170,7 @@ class Watch(StreamWatch[WatchState]):
                 copy.deepcopy(self.drift),
                 None if self._accuracy is None else self._accuracy.counts,
                 None if self._accuracy is None else self._accuracy.history,
+                stream=self._stream,
             )
 
     def _record(self) -> WatchRecord:
@@ -186,6 +195,7 @@ class Watch(StreamWatch[WatchState]):
             volatility = self.volatility and (record.volatility or self.volatility)
             drift = self.drift and (record.drift or self.drift)
             volatility_state, drift_state = _states(volatility, drift)
+            self._stream = record.stream or self._stream
             self._predictions += record.predictions
             self._cancelled += record.cancelled
             self._uncounted += record.uncounted

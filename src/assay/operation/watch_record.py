@@ -27,3 +27,5 @@ class WatchRecord:
     history: AccuracyHistory | None = None
     written: float = field(default_factory=time.time)
     """Seconds since 1970."""
+    stream: str = ""
+    """What all files of one stream have in common, and no other: so that no device is counted twice."""

@@ -13,6 +13,8 @@ MEANINGS = {
     "average_rank": "mean place among the guards over all scenarios; 1 is best",
     "baseline": "mean surprise of clean inputs (nats)",
     "beats_next": "the chance that this row really ranks above the next: 1 is certain, 0.5 is a coin toss",
+    "best_layer": "the layer that the best monitor reads; `output` for the logits",
+    "best_monitor": "the single monitor that does best on average",
     "best_auroc": "AUROC of the best monitor, mean over the unknown sets: 0.5 is guessing, 1 is perfect",
     "bin": "number of the bin",
     "cancelled": "answers that the guard cancelled",
@@ -52,6 +54,7 @@ MEANINGS = {
     "monitor_bytes": "memory the fitted monitor keeps (bytes)",
     "monitor_seconds": "the monitor's time per input (seconds)",
     "network": "which network",
+    "mira": "MIRA score: surprise that perturbed inputs add, as a multiple of the usual surprise; 0 is none",
     "neuron": "which neuron of the watched layer",
     "note": "why not to use this estimate; empty where nothing is known against it",
     "p_value": "chance of a window at least this far off on clean data",
@@ -60,6 +63,7 @@ MEANINGS = {
     "portion": "share of inputs in this bin (0 to 1)",
     "precision": "share of right answers among inputs that count as confident at this threshold (0 to 1)",
     "r": "precision of the one bin that this threshold adds (0 to 1)",
+    "pseudo_unknown": "how inputs that make no sense were made of known ones",
     "rank": "place; 1 is best",
     "row": "number of the last answer in the window",
     "reason": "what the answer rests on, or why there is none",
@@ -68,7 +72,6 @@ MEANINGS = {
     "scenario": "the fault, and how strong it is",
     "score": "MIRA score: surprise that perturbed inputs add, as a multiple of the usual surprise; 0 is none",
     "severity": "strength of the fault, 1 (slight) to 5 (strong)",
-    "shuffle_score": "the chance that shuffled inputs look stranger than real ones: 0.5 is guessing",
     "system_mcc": "the same with answers under alarm cancelled",
     "threshold": "output up to which (or down to which) the model counts as confident",
     "trusted": "whether the number of inputs in the bin passed the sampler's checks",
@@ -102,8 +105,8 @@ ORACLES = {
 BESIDE = {
     ("lower", "log_density"): "lower edge of the bin (output of the model)",
     ("upper", "log_density"): "upper edge of the bin (output of the model)",
-    ("score", "inputs"): "shuffle score: the chance that shuffled inputs look stranger than real ones "
-    "(0.5 is guessing)",
+    ("score", "best_monitor"): "how well the best monitor tells known inputs from inputs that make no sense "
+    "(mean AUROC; 0.5 is guessing)",
     ("verdict", "reason"): "has accuracy fallen below that of the reference? Or can nobody tell?",
     ("lower", "gate"): "lower end of the 95 % interval; a dash where none was needed",
     ("upper", "gate"): "upper end of the 95 % interval",

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +11,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from assay.engine import mapped
 from assay.errors import InputError
 from assay.identity import digest
 from assay.network import Network
 from assay.reshaping.array_types import Integers
 from assay.reshaping.bins import Bins
 from assay.reshaping.privacy import Privacy, private_counts
+from assay.sharded_trace import Shard, ShardedTrace
 from assay.storage import storable
 from assay.table import tabled
 from assay.trace import Trace
@@ -48,13 +50,20 @@ class Histogram:
     privacy: Privacy | None = None
 
     @classmethod
-    def of(cls, trace: Trace | Iterable[Trace], bins: Bins) -> "Histogram":
-        """Count the rows of a Trace, or of a stream of Traces; O(rows x neurons)."""
+    def of(
+        cls, trace: Trace | Iterable[Trace], bins: Bins, *, engine: str = "here", workers: int | None = None
+    ) -> "Histogram":
+        """Count the rows of a Trace, or of a stream of Traces or a ShardedTrace; O(rows x neurons).
+
+        On an engine ("processes" or "ray") every Trace or shard is a job.
+        """
         if not isinstance(trace, Trace):
-            parts = [cls.of(part, bins) for part in trace]
-            if not parts:
+            parts = trace.shards if isinstance(trace, ShardedTrace) else trace
+            counts = mapped(partial(_counted, bins), parts, engine, workers=workers, description="counting")
+            first = next(counts, None)
+            if first is None:
                 raise InputError("expected at least one Trace to count, got none; pass an iterable of Traces")
-            return sum(parts[1:], start=parts[0])
+            return sum(counts, start=first)
         return cls.of_cells(bins.cells(trace), bins)
 
     @classmethod
@@ -212,3 +221,7 @@ class Histogram:
         if start < stop:
             columns[:, start - first : stop - first] = self.window[:, start - self.first : stop - self.first]
         return columns
+
+
+def _counted(bins: Bins, part: Trace | Shard) -> Histogram:
+    return Histogram.of(part.trace() if isinstance(part, Shard) else part, bins)

@@ -1,6 +1,6 @@
 """Statistics that several packages share: intervals, bootstrap, AUROC, rank correlation and rank tests."""
 
-from assay.statistics.auroc import Auroc, auroc
+from assay.statistics.auroc import Auroc, auroc, placements
 from assay.statistics.bootstrap import poisson_counts, resampled_counts, resampled_means, resampled_sums
 from assay.statistics.correlation import RankCorrelation, rank_correlation
 from assay.statistics.intervals import check_level, normal_interval, percentile_interval, wilson_interval
@@ -16,6 +16,7 @@ __all__ = [
     "overall_p_value",
     "pairwise_p_values",
     "percentile_interval",
+    "placements",
     "poisson_counts",
     "rank_correlation",
     "resampled_counts",

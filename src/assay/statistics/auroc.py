@@ -39,10 +39,7 @@ def auroc(
     n, p = len(known), len(unknown)
     if not p or not n:
         return Auroc(math.nan, math.nan, math.nan)
-    everyone = rankdata(np.concatenate([unknown, known]))
-    # Placement of each row: the share of the other set that it outranks.
-    above = (everyone[:p] - rankdata(unknown)) / n
-    below = 1 - (everyone[p:] - rankdata(known)) / p
+    below, above = placements(known, unknown)
     area = float(above.mean())
     if sources is None:
         error = math.nan if min(p, n) < 2 else math.sqrt(above.var(ddof=1) / p + below.var(ddof=1) / n)
@@ -51,6 +48,21 @@ def auroc(
     if math.isnan(error):
         return Auroc(area, math.nan, math.nan)
     return Auroc(area, *normal_interval(area, error, level, smallest=0.0, largest=1.0))
+
+
+def placements(known: Numbers, unknown: Numbers) -> tuple[Numbers, Numbers]:
+    """For every known row the share of unknown rows above it, for every unknown row that of known rows below.
+
+    The mean of either is the AUROC, and their spread gives its variance (DeLong et al. 1988).
+
+    >>> [part.tolist() for part in placements(np.array([0.0, 1.0]), np.array([1.0, 2.0]))]
+    [[1.0, 0.75], [0.75, 1.0]]
+    """
+    n, p = len(known), len(unknown)
+    everyone = rankdata(np.concatenate([unknown, known]))
+    above = (everyone[:p] - rankdata(unknown)) / n
+    below = 1 - (everyone[p:] - rankdata(known)) / p
+    return below, above
 
 
 def _clustered_error(

@@ -6,6 +6,8 @@ import math
 import os
 import signal
 import socket
+import time
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -16,6 +18,8 @@ from assay.errors import InputError
 
 MOST_CONNECTIONS = 1000
 IDLE_SECONDS = 15.0
+QUEUE = 2048
+"""Connections that wait to be taken; the system may allow fewer."""
 
 
 def is_this_machine(host: str) -> bool:
@@ -32,7 +36,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
         raise InputError(f"expected a port from 0 to 65535, got {port}; choose another --port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family, backlog=QUEUE)
     except OSError as error:
         # An unknown name has a negative number, which only the resolver knows.
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
@@ -51,13 +55,17 @@ def address_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve_until_stopped(app: ASGIApp, listener: socket.socket, grace: float, **options: Any) -> None:
+def serve_until_stopped(
+    app: ASGIApp, listener: socket.socket, grace: float, drain: "Drain | None" = None, **options: Any
+) -> None:
     """Serve until SIGTERM or SIGINT; exit with status 0 once all is answered or `grace` seconds are over."""
     config = uvicorn.Config(
         app,
+        loop="asyncio",
         http=PromptConnection,
         ws="none",
         access_log=False,
+        backlog=1,  # connections that a worker takes at a time; the others are for its neighbours
         limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=math.ceil(IDLE_SECONDS),
         timeout_graceful_shutdown=math.ceil(grace),
@@ -65,7 +73,56 @@ def serve_until_stopped(app: ASGIApp, listener: socket.socket, grace: float, **o
     )
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it is done
         signal.signal(number, _exit_cleanly)
-    uvicorn.Server(config).run(sockets=[listener])
+    DrainingServer(config, drain or Drain()).run(sockets=[LongQueue(fileno=listener.detach())])
+
+
+class Drain:
+    """The time between SIGTERM and the end, in which a service still answers, and says it is not ready.
+
+    A balancer that asks for readiness sends its next requests elsewhere, before connections are refused. A
+    second signal, or SIGINT, ends it at once.
+    """
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        if not 0 <= seconds < math.inf:
+            raise InputError(f"expected a number of seconds to drain, 0 or more, got {seconds}")
+        self.seconds = seconds
+        self.end: float | None = None
+
+    def begun(self) -> bool:
+        return self.end is not None
+
+    def signal(self, number: int) -> None:
+        first = number == signal.SIGTERM and not self.begun()
+        self.end = time.monotonic() + (self.seconds if first else 0.0)
+
+    def over(self) -> bool:
+        return self.end is not None and time.monotonic() >= self.end
+
+
+class DrainingServer(uvicorn.Server):
+    """A server that drains before it stops."""
+
+    def __init__(self, config: uvicorn.Config, drain: Drain) -> None:
+        super().__init__(config)
+        self.drain = drain
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        again = self.should_exit
+        self.drain.signal(sig)
+        if again or self.drain.over():
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        self.should_exit = self.should_exit or self.drain.over()
+        return await super().on_tick(counter)
+
+
+class LongQueue(socket.socket):
+    """A listening socket with a long queue; asyncio would make it as short as what it takes at a time."""
+
+    def listen(self, backlog: int = 0, /) -> None:
+        super().listen(QUEUE)
 
 
 def _exit_cleanly(*_: object) -> None:

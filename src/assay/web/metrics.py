@@ -1,16 +1,17 @@
 """Metrics of a guard in operation for Prometheus: one prefix, base units, never a label per neuron."""
 
 import math
-from collections import Counter as CountOf
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
 from assay.accuracy.headline import AccuracyVerdict
-from assay.guard import Answer
 from assay.operation import AccuracyHistory, Watch
+
+if TYPE_CHECKING:
+    from assay.web.tally import Seen
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -40,13 +41,18 @@ class Metrics:
             registry=registry,
         )
         self.request = _seconds("assay_request_seconds", "From the first byte to the answer", registry)
-        self.model = _seconds("assay_model_seconds", "The network's forward pass of a request", registry)
-        self.monitor = _seconds("assay_monitor_seconds", "The monitor's scores of a request", registry)
+        self.model = _seconds("assay_model_seconds", "The network's forward pass", registry)
+        self.monitor = _seconds("assay_monitor_seconds", "The monitor's scores of a forward pass", registry)
         self.waiting = Gauge(
             "assay_requests_waiting", "Requests accepted and not yet answered", registry=registry
         )
         self.reading = Gauge(
             "assay_requests_reading", "Requests whose body is still arriving", registry=registry
+        )
+        self.workers = Gauge("assay_workers", "Worker processes that take requests", registry=registry)
+        self.workers.set(1)
+        self.restarts = Counter(
+            "assay_worker_restarts", "Workers started in the place of one that ended", registry=registry
         )
         self.kept = Gauge(
             "assay_state_kept_timestamp_seconds",
@@ -56,15 +62,14 @@ class Metrics:
         Info("assay_build", "What is running", registry=registry).info(facts)
         registry.register(_WatchCollector(watch))
 
-    def add(self, answer: Answer) -> None:
-        cancelled = int(answer.verdict.alarm.sum())
+    def add(self, seen: "Seen") -> None:
+        cancelled = int(seen.alarm.sum())
         self.predictions.labels("cancelled").inc(cancelled)
-        self.predictions.labels("accepted").inc(len(answer.verdict) - cancelled)
-        if cancelled:
-            for reason, count in CountOf(filter(None, answer.verdict.reasons)).items():
-                self.alarms.labels(reason.partition(", ")[0]).inc(count)
-        self.model.observe(answer.model_seconds)
-        self.monitor.observe(answer.monitor_seconds)
+        self.predictions.labels("accepted").inc(len(seen.alarm) - cancelled)
+        for reason, count in seen.reasons.items():
+            self.alarms.labels(reason).inc(count)
+        self.model.observe(seen.model_seconds)
+        self.monitor.observe(seen.monitor_seconds)
 
     def text(self) -> bytes:
         return bytes(generate_latest(self.registry))

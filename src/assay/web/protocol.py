@@ -59,6 +59,28 @@ def parse_request(body: bytes, most_rows: int) -> tuple[dict[str, Any], Any]:
     return request, next(iter(named.values())) if len(named) == 1 else named
 
 
+def grouped(inputs: dict[int, Any], most_rows: int) -> list[list[int]]:
+    """The keys of inputs that one forward pass may take together: tensors of one type and shape, in order.
+
+    Texts and several named inputs stay alone: together they would be padded to one length, and a network may
+    answer differently for it.
+
+    >>> grouped({0: torch.zeros(2, 3), 1: ["a"], 2: torch.ones(1, 3), 4: torch.ones(1, 4)}, 256)
+    [[0, 2], [1], [4]]
+    """
+    groups: list[list[int]] = []
+    open_groups: dict[Any, tuple[list[int], int]] = {}
+    for key, values in inputs.items():
+        kind = (values.dtype, values.shape[1:]) if isinstance(values, Tensor) else key
+        group, rows = open_groups.get(kind, ([], 0))
+        if not group or rows + len(values) > most_rows:
+            group, rows = [], 0
+            groups.append(group)
+        group.append(key)
+        open_groups[kind] = group, rows + len(values)
+    return groups
+
+
 def response_body(
     request: dict[str, Any], answer: Answer, model: str, version: str, most_bytes: int
 ) -> bytes:

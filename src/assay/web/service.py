@@ -10,10 +10,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -24,12 +22,16 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from assay.errors import InputError, StorageError
+from assay.errors import InputError
+from assay.guard import AnyGuard
 from assay.operation import Watch
 from assay.version import VERSION
+from assay.web.answers import Answers
 from assay.web.body import TooLarge, body_of
-from assay.web.metrics import CONTENT_TYPE, Metrics
-from assay.web.protocol import parse_request, response_body
+from assay.web.limits import Limits as Limits
+from assay.web.metrics import CONTENT_TYPE
+from assay.web.request_line import RequestLine
+from assay.web.tally import AnyTally, Tally
 from assay.web.token import TokenRequired
 from assay.web.visitors import OwnPagesOnly
 
@@ -41,40 +43,18 @@ BUSY = (503, "too many requests are waiting; retry later", {"Retry-After": "1"})
 log = logging.getLogger("assay.service")
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits on what a client may ask for."""
-
-    body: int = 16 * 2**20
-    """Most bytes per request, and per answer."""
-    rows: int = 256
-    """Most rows per request."""
-    waiting: int = 32
-    """Most requests accepted and not yet answered."""
-    seconds: float = 30.0
-    """From the end of a body to its answer."""
-    body_seconds: float = 20.0
-    """From the header of a request to the end of its body."""
-    workers: int = 1
-    """Requests computed at the same time."""
-
-    def __post_init__(self) -> None:
-        whole, seconds = (self.body, self.rows, self.waiting, self.workers), (self.seconds, self.body_seconds)
-        if min(whole) < 1 or not min(seconds) > 0:
-            raise InputError(f"expected limits of at least 1 and positive seconds, got {self}")
-
-
 class Service:
     """The application of one watched guard; `service.app` runs under any ASGI server.
 
     `state` is the file that keeps the counts: read at the start, written every `every` seconds and at the
     end. Without a `token` it answers everybody who can reach it. `hosts` are names that clients call the
-    service by, besides those of this machine.
+    service by, besides those of this machine. Where another process counts for several services, pass the
+    guard alone and the `tally` that leads there.
     """
 
     def __init__(
         self,
-        watch: Watch,
+        watch: Watch | AnyGuard,
         *,
         name: str = "guard",
         state: str | os.PathLike[str] | None = None,
@@ -82,23 +62,24 @@ class Service:
         limits: Limits | None = None,
         token: str | None = None,
         hosts: Collection[str] = (),
+        tally: AnyTally | None = None,
     ) -> None:
-        if not every > 0:
-            raise InputError(f"expected a positive number of seconds between two writes, got {every}")
         self.watch = watch
+        self.guard = watch.guard if isinstance(watch, Watch) else watch
         self.name = name
-        self.state = state
-        self.every = every
         self.limits = limits or Limits()
-        self.version = watch.guard.fingerprint[:12]
-        self.metrics = Metrics(watch, self._build_facts())
-        self.workers = ThreadPoolExecutor(self.limits.workers, thread_name_prefix="guard")
+        self.version = self.guard.fingerprint[:12]
+        self.tally: AnyTally = tally or Tally(_expect_watch(watch), build_facts(self.guard), state, every)
+        answers = Answers(self.guard, self.tally, self.limits, name, self.version)
+        self.line = RequestLine(
+            answers, self.limits.threads, self.limits.batch_seconds, most=self.limits.waiting
+        )
         self.waiting = self.reading = 0
         self.body_bytes = 0
         """Bytes of bodies in memory."""
-        self.ready = False
-        if state is not None:
-            watch.resume(state)
+        self.started = False
+        self.draining: Callable[[], bool] = lambda: False
+        """Whether the service is about to end: it still answers, and says that it is not ready."""
         self.app = self._application(token, hosts)
 
     def _application(self, token: str | None, hosts: Collection[str]) -> Any:
@@ -125,41 +106,26 @@ class Service:
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        keeping = asyncio.create_task(self._keep_regularly())
-        self.ready = True
+        opened = self.tally.open()
+        await asyncio.to_thread(opened.__enter__)
+        self.started = True
         try:
             yield
         finally:
-            self.ready = False
-            keeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await keeping
-            await asyncio.to_thread(self.workers.shutdown)
-            await asyncio.to_thread(self._keep_counts)
-
-    async def _keep_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(self.every)
-            # A write that has begun is finished, even if the service ends meanwhile.
-            await asyncio.shield(asyncio.to_thread(self._keep_counts))
-
-    def _keep_counts(self) -> None:
-        if self.state is None:
-            return
-        try:
-            self.watch.keep(self.state)
-            self.metrics.kept.set(time.time())
-        except StorageError as error:  # a full disk must not stop predictions
-            log.error("%s", error)
+            self.started = False
+            await self.line.stop()
+            await asyncio.to_thread(opened.__exit__, None, None, None)
 
     async def _infer(self, request: Request) -> Response:
         start = time.perf_counter()
         try:
-            return await self._answer_in_slot(await self._read_body(request))
+            content = await self._answer_in_slot(await self._read_body(request))
         except _Refusal as refusal:
-            return self._refuse(refusal.status, refusal.sentence, refusal.headers)
-        finally:
-            self.metrics.request.observe(time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            return self._refuse(refusal.status, refusal.sentence, refusal.headers, seconds)
+        # Counted before it is sent: what a client has seen is in the counts.
+        self.tally.add_request(200, time.perf_counter() - start)
+        return Response(content, media_type="application/json")
 
     async def _read_body(self, request: Request) -> bytes:
         """The whole body; its memory is reserved until `_release_slot`."""
@@ -199,16 +165,16 @@ class Service:
         finally:
             self._count_reading(-1)
 
-    async def _answer_in_slot(self, body: bytes) -> Response:
+    async def _answer_in_slot(self, body: bytes) -> bytes:
         """Answer a body, which keeps its slot until nothing of it is in memory."""
         if self.waiting >= self.limits.waiting:  # others came while the body arrived
             self.body_bytes -= len(body)
             raise _Refusal(*BUSY)
         self._count_waiting(1)
-        computing = asyncio.get_running_loop().run_in_executor(self.workers, self._compute, body)
+        computing = self.line.put(body)
         try:
             async with asyncio.timeout(self.limits.seconds):
-                content = await asyncio.shield(computing)
+                return await asyncio.shield(computing)
         except TimeoutError:
             seconds = self.limits.seconds
             raise _Refusal(504, f"no answer within {seconds:g} seconds; send less at once") from None
@@ -219,8 +185,6 @@ class Service:
                 self._release_slot(len(body), computing)
             else:  # it cannot be stopped, and keeps its slot until it is done
                 computing.add_done_callback(partial(self._release_slot, len(body)))
-        self.metrics.requests.labels("200").inc()
-        return Response(content, media_type="application/json")
 
     def _reserve_memory(self, size: int) -> None:
         if self.body_bytes + size > self.limits.waiting * self.limits.body:
@@ -235,23 +199,18 @@ class Service:
 
     def _count_waiting(self, change: int) -> None:
         self.waiting += change
-        self.metrics.waiting.set(self.waiting)
+        self.tally.show(self.waiting, self.reading)
 
     def _count_reading(self, change: int) -> None:
         self.reading += change
-        self.metrics.reading.set(self.reading)
-
-    def _compute(self, body: bytes) -> bytes:
-        request, inputs = parse_request(body, self.limits.rows)
-        answer = self.watch.answer(inputs)
-        self.metrics.add(answer)
-        return response_body(request, answer, self.name, self.version, self.limits.body)
+        self.tally.show(self.waiting, self.reading)
 
     async def _readiness(self, _: Request) -> Response:
-        return PlainTextResponse("ready\n" if self.ready else "starting\n", 200 if self.ready else 503)
+        word = "starting" if not self.started else "draining" if self.draining() else "ready"
+        return PlainTextResponse(f"{word}\n", 200 if word == "ready" else 503)
 
     async def _metrics_page(self, _: Request) -> Response:
-        return Response(await asyncio.to_thread(self.metrics.text), media_type=CONTENT_TYPE)
+        return Response(await asyncio.to_thread(self.tally.text), media_type=CONTENT_TYPE)
 
     async def _server_facts(self, _: Request) -> Response:
         return JSONResponse({"name": "assay", "version": VERSION, "extensions": []})
@@ -279,21 +238,34 @@ class Service:
             401, "this service needs a token: send Authorization: Bearer with the one it was started with"
         )
 
-    def _refuse(self, status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
+    def _refuse(
+        self,
+        status: int,
+        sentence: str,
+        headers: dict[str, str] | None = None,
+        seconds: float | None = None,
+    ) -> Response:
         """One sentence for the client, one line in the log, without control characters from the client."""
         plain = "".join(letter if letter.isprintable() else " " for letter in sentence)
         log.warning("%d %s", status, " ".join(plain.split()))
-        self.metrics.requests.labels(str(status)).inc()
+        self.tally.add_request(status, seconds)
         return JSONResponse({"error": sentence}, status_code=status, headers=headers)
 
-    def _build_facts(self) -> dict[str, str]:
-        guard = self.watch.guard
-        return {
-            "version": VERSION,
-            "guard": guard.fingerprint,
-            "network": guard.network_fingerprint,
-            "monitor": guard.monitor_name,
-        }
+
+def build_facts(guard: AnyGuard) -> dict[str, str]:
+    """What is running, for the metrics."""
+    return {
+        "version": VERSION,
+        "guard": guard.fingerprint,
+        "network": guard.network_fingerprint,
+        "monitor": guard.monitor_name,
+    }
+
+
+def _expect_watch(watch: Watch | AnyGuard) -> Watch:
+    if not isinstance(watch, Watch):
+        raise InputError(f"expected a Watch, got {type(watch).__name__}; pass Watch(guard), or a tally")
+    return watch
 
 
 class _Refusal(Exception):

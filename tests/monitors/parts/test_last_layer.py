@@ -6,7 +6,7 @@ import torch
 from assay import Trace
 from assay.errors import InputError
 from assay.monitors import ASH, DICE, FDBD, SCALE, ReAct
-from assay.monitors.parts.last_layer import LastLayer
+from assay.monitors.parts.last_layer import LastLayerFit
 
 READERS = [ASH, DICE, FDBD, SCALE, ReAct]
 WEIGHT = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
@@ -21,7 +21,7 @@ def trace_of(rows, dead=()):
 
 def test_layer_mean_and_smallest_value_of_a_stream():
     trace = trace_of(3000)
-    last = LastLayer.of(iter([trace[:700], trace[700:]]), "penultimate", 5, 3)
+    last = LastLayerFit.of(iter([trace[:700], trace[700:]]), "penultimate", 5, 3).last_layer()
     features = trace.layer("penultimate")
     assert torch.allclose(last.weight, WEIGHT.double(), atol=1e-5)
     assert torch.allclose(last.bias, BIAS.double(), atol=1e-5)

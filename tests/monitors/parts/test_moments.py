@@ -37,12 +37,16 @@ def by_hand(features, labels, classes):
     shift=st.sampled_from([0.0, 1e3]),
     seed=st.integers(0, 99),
     cut=st.integers(1, 60),
+    merged=st.booleans(),
 )
-def test_moments_agree_with_the_definition(rows, size, classes, shift, seed, cut):
+def test_moments_agree_with_the_definition(rows, size, classes, shift, seed, cut, merged):
     features, labels = data(rows, size, classes, seed, shift)
     moments = ClassMoments(classes, size, each_class=True)
     for part in range(0, rows, cut):
-        moments.add(features[part : part + cut], labels[part : part + cut])
+        other = ClassMoments(classes, size, each_class=True) if merged else moments
+        other.add(features[part : part + cut], labels[part : part + cut])
+        if merged:
+            moments.merge(other)
     means, scatters, fourths = by_hand(features, labels, classes)
     # Rounding of double precision, relative to values of up to (size * spread^2)^2 * rows.
     assert np.allclose(moments.means, means, rtol=1e-12)
@@ -52,6 +56,25 @@ def test_moments_agree_with_the_definition(rows, size, classes, shift, seed, cut
     assert np.allclose(moments.class_fourth, fourths, atol=1e-7)
     centred = features.double().numpy() - features.double().numpy().mean(axis=0)
     assert np.allclose(moments.scatter + moments.between, centred.T @ centred, atol=1e-6)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 7])
+def test_pooled_moments_and_running_fourths_merge(monkeypatch, parts):
+    monkeypatch.setattr("assay.monitors.parts.moments._EXACT", 0)  # as for many classes of wide layers
+    features, labels = data(4000, 5, 4, seed=2)
+    few = (labels != 3) | ((labels == 3).cumsum(0) <= 70)
+    features, labels = features[few], labels[few]
+    moments = ClassMoments(4, 5, fourth=True)
+    for rows, classes in zip(features.chunk(parts), labels.chunk(parts), strict=True):
+        other = ClassMoments(4, 5, fourth=True)
+        for part, numbers in in_blocks([(rows, classes)]):
+            other.add(part, numbers)
+        moments.merge(other)
+    means, scatters, fourths = by_hand(features, labels, 4)
+    assert np.allclose(moments.means, means, rtol=1e-6)
+    assert np.allclose(moments.scatter, scatters.sum(axis=0), rtol=1e-5, atol=1e-3)
+    # What a move of the mean adds is guessed from the first rows of a class (see FourthMoments).
+    assert moments.total_fourth == pytest.approx(fourths.sum(), rel=5e-4)
 
 
 def test_nothing_cancels_far_from_the_origin():
@@ -97,7 +120,7 @@ def test_sums_are_single_only_where_rounding_cannot_show(correlation, dtype):
     moments = ClassMoments(1, 2)
     for block in features.split(1000):
         moments.add(block, torch.zeros(len(block), dtype=torch.long))
-    assert moments._dtype == dtype
+    assert moments._single == (dtype == torch.float32)
     exact = np.cov(features.double().T, bias=True)
     whitener = np.linalg.inv(np.linalg.cholesky(exact))
     changed = whitener @ (moments.scatter.numpy() / 30_000) @ whitener.T - np.eye(2)
@@ -111,7 +134,7 @@ def test_units_that_never_fire_do_not_make_sums_slow():
     moments = ClassMoments(2, 4)
     for block, classes in zip(features.split(1000), labels.split(1000), strict=True):
         moments.add(block, classes)
-    assert moments._dtype == torch.float32
+    assert moments._single
     assert (moments.scatter[1:3].abs() < 1e-9).all()
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from assay.omniinput.sampling.kernels import kernels_of
 from assay.omniinput.sampling.kernels.chain import State
 from assay.omniinput.sampling.ladder import Reach, Visit, first_ladder, next_ladder
-from assay.omniinput.sampling.ladder_record import LadderRecord, bin_index, fine_edges
+from assay.omniinput.sampling.ladder_record import LadderRecord
+from assay.omniinput.sampling.output_bins import bin_index, fine_edges
 from assay.omniinput.sampling.replica_exchange import RoundTrips, swap_rejections, swapped
 from assay.omniinput.sampling.turns import Turns
 

@@ -45,3 +45,26 @@ def test_bins_are_apart_and_the_rest_is_ignored():
     assert representatives.index.tolist() == [0, 0, 2]
     assert set(representatives.outputs[:2]) < {1.0, 2.0, 3.0}
     assert representatives.outputs[2] == pytest.approx(4.0)
+
+
+def test_equal_candidates_race_without_a_key_for_each():
+    """Two rows of 3 and 40 candidates with weights 5 and 1: kept as often, and weighing as much, as all."""
+    log_weights, counts = np.log([5.0, 1.0]), np.array([[3.0, 0.0], [40.0, 2.0]])
+    heavy, totals = [], []
+    for seed in range(400):
+        generator = np.random.default_rng(seed)
+        kept = Representatives.empty(bins=2, keep=6, sites=1)
+        for _ in range(2):  # two offers, the second against what stands
+            rows, bins, keys = kept.winners(log_weights, counts, generator)
+            sites = torch.from_numpy(rows)[:, None]
+            kept.offer(sites, np.zeros(len(rows)), log_weights[rows], keys, bins)
+        assert np.bincount(kept.index).tolist() == [6, 4]
+        weights = np.exp(kept.standing_weights())
+        mine = kept.index == 0
+        totals.append([weights[mine].sum(), weights[~mine].sum()])
+        heavy.append(weights[mine][kept.sites[mine, 0].numpy() == 0].sum())
+    # Horvitz-Thompson sums are unbiased: 2 x (3 x 5 + 40) and 2 x 2, of which 2 x 3 x 5 in the heavy row.
+    errors = np.std(totals, axis=0)[0] / 20, np.std(heavy) / 20
+    assert np.mean(totals, axis=0)[0] == pytest.approx(110, abs=3 * errors[0])
+    assert np.mean(heavy) == pytest.approx(30, abs=3 * errors[1])
+    assert np.allclose(np.array(totals)[:, 1], 4.0)

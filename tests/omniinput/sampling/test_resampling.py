@@ -50,7 +50,8 @@ def test_resampled_sequences_give_the_exact_density(monkeypatch):
         found = run.estimate()
         scaled.append((found.log_density - truth) / found.error)
         assert np.abs(found.log_density - truth).max() < 0.2
-        assert np.abs(run.anchors()).max() < 0.12
+        # Over eight runs of half the size the likelihoods' sum varied by 0.07 nats: four times that.
+        assert np.abs(run.anchors()).max() < 0.25
         # What is called effective says how far the estimates are off.
         assert (run.effective() > 100).all()
     assert 0.5 < np.sqrt(np.mean(np.square(scaled))) < 1.5
@@ -107,5 +108,7 @@ def test_caches_follow_their_rows(kind):
     _, cache = lm.feed(tokens, cache)
     moved = lm.picked(cache, rows, tokens[rows])
     after, _ = lm.feed(torch.ones(5, 1, dtype=torch.int64), moved)
-    whole = torch.cat([tokens[rows], torch.ones(5, 3, dtype=torch.int64)], dim=1)
-    assert torch.allclose(after[:, 0], lm.log_probabilities(whole)[:, 4], atol=1e-5)
+    whole = torch.cat([tokens[rows], torch.ones(5, 1, dtype=torch.int64)], dim=1)
+    fresh, _ = lm.feed(whole, lm.begin(5)[1])
+    everything = slice(0, 5)
+    assert torch.allclose(after.log_probs(everything), fresh.log_probs(everything), atol=1e-5)

@@ -1,13 +1,15 @@
 """The class a row is fitted under, the rows that are learned from, and the score of a class without rows."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.reservoir import Reservoir
+from assay.monitors.parts.row_keys import RowKeys
 from assay.trace import Trace
 
 UNSEEN = float(torch.finfo(torch.float32).max)
@@ -41,17 +43,36 @@ def teaching(trace: Trace) -> Tensor:
     return torch.ones(len(trace), dtype=torch.bool) if trace.labels is None else trace.correct
 
 
-def features_by_class(traces: Iterator[Trace], layer: str, limit: int | None, seed: int) -> dict[int, Tensor]:
+class ClassSample(Gathered):
     """Features of the rows to learn from, per predicted class, at most `limit` each, sampled uniformly."""
-    reservoirs: dict[int, Reservoir] = {}
-    for trace in traces:
-        features, classes = trace.layer(layer), trace.predictions
-        # Rows that do not teach belong to no class.
-        classes = classes if trace.labels is None else torch.where(trace.correct, classes, -1)
+
+    def __init__(self, limit: int | None) -> None:
+        self._limit = limit
+        self._classes: dict[int, Reservoir] = {}
+
+    @classmethod
+    def of(cls, traces: Iterable[Trace], layer: str | None, limit: int | None, seed: int) -> "ClassSample":
+        """Of one layer, or of the logits where this is None."""
+        sample, keys = cls(limit), RowKeys(seed)
+        for trace in traces:
+            # Rows that do not teach belong to no class.
+            classes = torch.where(teaching(trace), trace.predictions, -1)
+            sample.add(trace.layer(layer) if layer else trace.logits, classes, keys.next(trace.logits))
+        return sample
+
+    def add(self, rows: Tensor, classes: Tensor, keys: Tensor) -> None:
         for label in torch.unique(classes[classes >= 0]).tolist():
-            reservoirs.setdefault(label, Reservoir(limit, seed)).add(features[classes == label])
-    some_class(reservoirs)
-    return {label: reservoirs[label].rows() for label in sorted(reservoirs)}
+            here = classes == label
+            self._classes.setdefault(label, Reservoir(self._limit)).add(keys[here], rows[here])
+
+    def merge(self, other: "ClassSample") -> None:
+        for label, rows in other._classes.items():
+            self._classes.setdefault(label, Reservoir(self._limit)).merge(rows)
+
+    def rows(self) -> dict[int, Tensor]:
+        """By class, in order; an error where there is none."""
+        some_class(self._classes)
+        return {label: self._classes[label].rows() for label in sorted(self._classes)}
 
 
 def unseen_remedy(seen: Iterable[int], count: int) -> str:

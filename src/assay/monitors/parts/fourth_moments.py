@@ -1,9 +1,12 @@
 """How far rows lie from the mean of their class, to the fourth power, without a covariance per class."""
 
+from copy import copy
+
 import torch
 from torch import Tensor
 
 from assay.monitors.parts.class_rows import places_in_class
+from assay.monitors.parts.gathered import Gathered
 
 _ROWS = 64
 """Rows of a class that are kept, if there is room for so many."""
@@ -12,7 +15,7 @@ _NUMBERS = 2**27
 """Numbers that all kept rows may be."""
 
 
-class FourthMoments:
+class FourthMoments(Gathered):
     """The sum of ||x - mean of its class||^4 over a stream, in C d numbers and the first rows of each class.
 
     The mean moves with every block, and with it what was summed before: with z = x - mean and s the step from
@@ -44,6 +47,44 @@ class FourthMoments:
         self._begin((few & (self._counts == self._limit)).nonzero().squeeze(1))
         if not first.all():
             self._continue(features[~first].double(), classes[~first])
+
+    def merge(self, other: "FourthMoments") -> None:
+        """Sums of classes that both have begun move to the common mean; rows not summed yet are added."""
+        begun, begins = self._counts >= self._limit, other._counts >= self._limit
+        waiting = [
+            (self._own_rows(number), number) for number in (begins & ~begun).nonzero().flatten().tolist()
+        ]
+        for name in ("_counts", "_means", "_squares", "_cubes", "_fourths", "_spreads", "_kept"):
+            getattr(self, name)[begins & ~begun] = getattr(other, name)[begins & ~begun]
+        self._join(other, (begins & begun).nonzero().squeeze(1))
+        some = (~begins & (other._counts > 0)).nonzero().flatten().tolist()
+        waiting += [(other._own_rows(number), number) for number in some]
+        for rows, number in waiting:
+            if len(rows):
+                self.add(rows, torch.full((len(rows),), number))
+
+    def _own_rows(self, number: int) -> Tensor:
+        """The rows of a class that has not begun."""
+        return self._kept[number, : int(self._counts[number])].clone()
+
+    def _join(self, other: "FourthMoments", numbers: Tensor) -> None:
+        """Both about their common mean; what is known of directions stays that of the first rows here."""
+        moved = copy(other)
+        moved._squares, moved._cubes, moved._fourths = (
+            part.clone() for part in (other._squares, other._cubes, other._fourths)
+        )
+        n, m = (found._counts[numbers].double() for found in (self, other))
+        apart = other._means[numbers] - self._means[numbers]
+        self._move(numbers, -apart * (m / (n + m))[:, None], n)
+        moved._move(numbers, apart * (n / (n + m))[:, None], m)
+        self._means[numbers] += apart * (m / (n + m))[:, None]
+        for mine, theirs in (
+            (self._squares, moved._squares),
+            (self._cubes, moved._cubes),
+            (self._fourths, moved._fourths),
+        ):
+            mine[numbers] += theirs[numbers]
+        self._counts[numbers] += other._counts[numbers]
 
     def total(self) -> float:
         """Over all classes."""

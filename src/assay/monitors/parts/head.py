@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.moments import ClassMoments, amplification
 
 _RANK = 1e-12
@@ -46,7 +48,7 @@ class Head:
         return bool((made - logits.T).abs().max() <= self.rounding)
 
 
-class HeadFit:
+class HeadFit(Gathered):
     """Least squares of the logits on the features, from sums over the rows that add information.
 
     Exact where the layer feeds the last Linear. Rows that the layer as known so far explains to rounding are
@@ -54,6 +56,8 @@ class HeadFit:
     N x (d + C) x (d + C). Features that are constant or dependent leave the weights undetermined in some
     directions; those are set to zero (the smallest solution), which changes no logit of the fitted rows.
     """
+
+    unsaved: ClassVar = {"_solution": None}
 
     def __init__(self, layer: str, size: int, classes: int) -> None:
         self._layer = layer
@@ -73,6 +77,11 @@ class HeadFit:
         if self._moments.rows >= self._next_look:
             self._solution = self._solved()
             self._next_look = 2 * self._moments.rows
+
+    def merge(self, other: "HeadFit") -> None:
+        self._moments.merge(other._moments)
+        self._precision = max(self._precision, other._precision)
+        self._solution = None
 
     def head(self) -> Head:
         """The layer, or an InputError that says why it cannot be known."""

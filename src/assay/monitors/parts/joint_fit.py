@@ -20,6 +20,19 @@ def fit_together(monitors: SomeMonitors, traces: Trace | Iterable[Trace]) -> Som
     `monitor.fit(traces)` leaves it. `fit` pulls its Traces, so every monitor pulls in a thread of its own and
     waits there for the slowest. If the stream or a monitor fails, the error is raised and none is fitted.
     """
+    collect_together(monitors, traces)
+    try:
+        for monitor in monitors:
+            monitor._conclude()
+    except BaseException:
+        for monitor in monitors:
+            monitor._forget()
+        raise
+    return monitors
+
+
+def collect_together(monitors: Sequence[Monitor], traces: Trace | Iterable[Trace]) -> None:
+    """What every monitor gathers of the stream, without what fitting does after the last row."""
     if not monitors or not all(isinstance(monitor, Monitor) for monitor in monitors):
         raise InputError(
             f"expected a list of at least one monitor to fit, got {monitors!r}; pass for example [Energy()]"
@@ -29,7 +42,7 @@ def fit_together(monitors: SomeMonitors, traces: Trace | Iterable[Trace]) -> Som
     feeds: list[Feed] = [Queue(maxsize=1) for _ in monitors]
     with ThreadPoolExecutor(len(monitors)) as pool:
         jobs = [
-            pool.submit(monitor.fit, _until_the_end(feed))
+            pool.submit(_collect, monitor, _until_the_end(feed))
             for monitor, feed in zip(monitors, feeds, strict=True)
         ]
         try:
@@ -46,7 +59,15 @@ def fit_together(monitors: SomeMonitors, traces: Trace | Iterable[Trace]) -> Som
         for monitor in monitors:
             monitor._forget()
         raise
-    return monitors
+
+
+def _collect(monitor: Monitor, traces: Iterable[Trace]) -> None:
+    monitor._forget()
+    try:
+        monitor._collect(traces)
+    except BaseException:  # half a fit must not pass for one
+        monitor._forget()
+        raise
 
 
 def _hand_out(item: Trace | BaseException | None, feeds: list[Feed], jobs: list["Future[Any]"]) -> None:

@@ -1,10 +1,11 @@
 """The last linear layer and what goes into it, from one pass over a stream."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.head import HeadFit
 from assay.monitors.parts.row_blocks import in_blocks
 from assay.monitors.parts.running_mean import RunningMean
@@ -20,16 +21,6 @@ class LastLayer:
     mean: Tensor
     smallest: float
     rank: int
-
-    @classmethod
-    def of(cls, traces: Iterator[Trace], layer: str, size: int, classes: int) -> "LastLayer":
-        fit, means, smallest = HeadFit(layer, size, classes), RunningMean(size), float("inf")
-        for features, logits in in_blocks((trace.layer(layer), trace.logits) for trace in traces):
-            fit.add(features, logits)
-            means.add(features)
-            smallest = min(smallest, float(features.amin()))
-        head = fit.head()
-        return cls(head.weight, head.bias, means.mean, smallest, head.rank)
 
     @property
     def undetermined(self) -> str:
@@ -50,3 +41,29 @@ class LastLayer:
             f"the features reach {self.smallest:.3g}, but {monitor} is made for layers that are never "
             "negative, as after a ReLU; compare it with another monitor before you rely on it"
         )
+
+
+class LastLayerFit(Gathered):
+    """What the last layer is recovered from."""
+
+    def __init__(self, layer: str, size: int, classes: int) -> None:
+        self._head, self._means = HeadFit(layer, size, classes), RunningMean(size)
+        self._smallest = float("inf")
+
+    @classmethod
+    def of(cls, traces: Iterable[Trace], layer: str, size: int, classes: int) -> "LastLayerFit":
+        found = cls(layer, size, classes)
+        for features, logits in in_blocks((trace.layer(layer), trace.logits) for trace in traces):
+            found._head.add(features, logits)
+            found._means.add(features)
+            found._smallest = min(found._smallest, float(features.amin()))
+        return found
+
+    def merge(self, other: "LastLayerFit") -> None:
+        self._head.merge(other._head)
+        self._means.merge(other._means)
+        self._smallest = min(self._smallest, other._smallest)
+
+    def last_layer(self) -> LastLayer:
+        head = self._head.head()
+        return LastLayer(head.weight, head.bias, self._means.mean, self._smallest, head.rank)

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterator
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from assay.monitors.parts.class_rows import fitting_classes
 from assay.monitors.parts.fourth_moments import FourthMoments
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.row_blocks import in_blocks
 from assay.trace import Trace
 
@@ -24,7 +26,11 @@ _SINGLE = 16.0
 """Largest amplification (see `amplification`) at which rows are summed in single precision."""
 
 
-class ClassMoments:
+def _zeros(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.float64)
+
+
+class ClassMoments(Gathered):
     """Counts, means and scatter of N rows in C classes, for Gaussian monitors.
 
     Rows are taken relative to an anchor near their class mean (the class's mean in the first block that has
@@ -36,6 +42,8 @@ class ClassMoments:
     so far show that its rounding cannot matter; this is looked at again whenever there are eight times as
     many. What was added before stays harmless, because scatter only grows.
     """
+
+    unsaved: ClassVar = {"_room": _zeros(2, 0, 0)}
 
     def __init__(
         self, classes: int, dimensions: int, *, each_class: bool = False, fourth: bool = False
@@ -49,7 +57,7 @@ class ClassMoments:
         self._products = _zeros(classes if each_class else 1, dimensions, dimensions)  # upper triangles
         self._cubes = _zeros(classes, dimensions)
         self._fourths = _zeros(classes)
-        self._dtype = torch.float64
+        self._single = False
         self._next_look = math.inf if each_class else max(_FIRST_LOOK, 4 * dimensions)
         self._room = _zeros(2, 0, dimensions)
 
@@ -81,6 +89,42 @@ class ClassMoments:
             add_products(self._products[0], rows)
         if self.rows >= self._next_look and features.dtype != torch.float64:
             self._look()
+
+    def merge(self, other: "ClassMoments") -> None:
+        """What the other summed about its anchors, moved to these: y becomes y + s, with s the step."""
+        new = (self.counts == 0) & (other.counts > 0)
+        self._anchors[new] = other._anchors[new]
+        step = torch.where(other.counts[:, None] > 0, other._anchors - self._anchors, 0.0)
+        if self._running is not None and other._running is not None:
+            self._running.merge(other._running)
+        if self.each_class:
+            self._merge_each(other, step)
+        else:
+            crossed = other._sums.T @ step
+            moved = crossed + crossed.T + step.T @ (step * other.counts[:, None])
+            self._products[0] += other._products[0] + moved.triu()
+        self._sums += other._sums + step * other.counts[:, None]
+        self.counts += other.counts
+
+    def _merge_each(self, other: "ClassMoments", steps: Tensor) -> None:
+        """Class by class: sums of ||y + s||^2 (y + s) and ||y + s||^4, written out."""
+        for number in other.seen.tolist():
+            step, sums, cubes = steps[number], other._sums[number], other._cubes[number]
+            n, length = float(other.counts[number]), float(step @ step)
+            products = _whole(other._products[number])
+            squares, along = float(products.trace()), products @ step
+            crossed = torch.outer(sums, step)
+            moved = crossed + crossed.T + n * torch.outer(step, step)
+            self._products[number] += other._products[number] + moved.triu()
+            self._cubes[number] += (
+                cubes + (squares + 2 * float(sums @ step) + n * length) * step + 2 * along + length * sums
+            )
+            self._fourths[number] += (
+                float(other._fourths[number])
+                + 4 * float(step @ (cubes + along + length * sums))
+                + 2 * length * squares
+                + n * length**2
+            )
 
     @property
     def rows(self) -> int:
@@ -160,16 +204,16 @@ class ClassMoments:
         """Decide how precise the coming rows have to be; features that never vary round nothing."""
         scatter = self.scatter
         varies = scatter.diagonal() > 0
-        single = amplification(scatter[varies][:, varies]) <= _SINGLE
-        self._dtype = torch.float32 if single else torch.float64
+        self._single = amplification(scatter[varies][:, varies]) <= _SINGLE
         self._next_look = 8 * self.rows
 
     def _centred(self, features: Tensor, classes: Tensor) -> Tensor:
         """The rows relative to their anchors, in memory that every block uses again."""
-        if len(features) > self._room.shape[1] or self._room.dtype != self._dtype:
-            self._room = torch.empty(2, *features.shape, dtype=self._dtype)
+        dtype = torch.float32 if self._single else torch.float64
+        if len(features) > self._room.shape[1] or self._room.dtype != dtype:
+            self._room = torch.empty(2, *features.shape, dtype=dtype)
         rows, anchors = self._room[0, : len(features)], self._room[1, : len(features)]
-        torch.index_select(self._anchors.to(self._dtype), 0, classes, out=anchors)
+        torch.index_select(self._anchors.to(dtype), 0, classes, out=anchors)
         return torch.sub(features, anchors, out=rows)
 
     def _anchor(self, rows: Tensor, classes: Tensor, counts: Tensor) -> None:
@@ -184,10 +228,6 @@ class ClassMoments:
         self._cubes.index_add_(0, classes, rows * squares[:, None])
         for number in torch.bincount(classes).nonzero().squeeze(1).tolist():
             add_products(self._products[number], rows[classes == number])
-
-
-def _zeros(*shape: int) -> Tensor:
-    return torch.zeros(shape, dtype=torch.float64)
 
 
 def amplification(scatter: Tensor) -> float:

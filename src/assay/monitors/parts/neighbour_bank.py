@@ -8,7 +8,9 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.monitors.monitor import Monitor
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
+from assay.monitors.parts.row_keys import RowKeys
 from assay.trace import Trace
 
 
@@ -34,10 +36,13 @@ class _NeighbourBank(Monitor):
     def _compared(self, queries: Tensor) -> Tensor:
         """One number per finite query, from its neighbours in the bank."""
 
-    def _fit(self, traces: Iterator[Trace]) -> None:
-        kept = Reservoir(self.limit, self.seed)
+    def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
+        kept, keys = Reservoir(self.limit), RowKeys(self.seed)
         for trace in traces:
-            kept.add(self._rows_to_keep(trace))
+            kept.add(keys.next(trace.logits), self._rows_to_keep(trace))
+        return {"kept": kept}
+
+    def _describe(self, kept: Reservoir) -> None:
         self.bank_ = kept.rows()
         self.neighbours_ = min(self.k, len(self.bank_))
         if self.neighbours_ < self.k:

@@ -1,39 +1,86 @@
-"""A bounded, seeded sample of a stream that does not depend on how the stream was cut."""
+"""A bounded sample of rows that does not depend on how they were split or in which order they came."""
 
-import numpy as np
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.monitors.parts.gathered import Gathered
+
+Columns = Mapping[Any, Tensor]
 
 
-class Reservoir:
-    """Uniformly `limit` of all rows added, in the order they came; all of them where there are fewer.
+class Reservoir(Gathered):
+    """The `limit` rows with the smallest keys (`RowKeys`), in the order of their keys; None keeps every row.
 
-    Every row draws one key; the rows with the smallest keys stay. Keys are drawn in row order, so one big
-    batch and many small ones keep the same rows. Memory is at most `limit` rows plus a batch; None keeps
-    every row. `keys` are those of the rows kept; without a limit only if `keyed`.
+    A row may have parts in several tensors, by name. Memory is at most that of twice `limit` rows and one
+    batch; adding rows costs a comparison each once the sample is full.
     """
 
-    def __init__(self, limit: int | None, seed: int, keyed: bool = False) -> None:
+    def __init__(self, limit: int | None) -> None:
         self._limit = checked_limit(limit)
-        self._keyed = keyed or limit is not None
-        self._generator = np.random.default_rng(seed)
-        self.keys = torch.empty(0, dtype=torch.float64)
-        self._parts: list[Tensor] = []
+        self._keys: list[Tensor] = []
+        self._parts: list[Columns] = []
+        self._cut = torch.inf
+        """No key from here on can stay."""
+        self._sorted = True
 
-    def add(self, rows: Tensor) -> None:
-        self._parts.append(rows)
-        if not self._keyed:
-            return
-        keys = torch.cat([self.keys, torch.from_numpy(self._generator.random(len(rows)))])
-        kept = keys.argsort()[: self._limit].sort().values
-        self.keys = keys[kept]
-        if len(kept) < len(keys):
-            self._parts = [self.rows()[kept]]
+    def add(self, keys: Tensor, rows: Tensor | Columns) -> None:
+        columns: Columns = {"": rows} if isinstance(rows, Tensor) else rows
+        if self._parts and columns.keys() != self._parts[0].keys():
+            missing = sorted(map(str, columns.keys() ^ self._parts[0].keys()))
+            raise InputError(
+                "expected every Trace of a stream to have the same parts, got some with and some without "
+                f"{missing}; observe all with the same options"
+            )
+        if self._cut < torch.inf:
+            near = keys < self._cut
+            keys, columns = keys[near], {name: part[near] for name, part in columns.items()}
+        if len(keys) or not self._parts:
+            self._keys.append(keys)
+            self._parts.append(columns)
+            self._sorted = False
+        if self._limit is not None and sum(map(len, self._keys)) > 2 * self._limit:
+            self._sort()
 
-    def rows(self) -> Tensor:
-        return self._parts[0] if len(self._parts) == 1 else torch.cat(self._parts)
+    def merge(self, other: "Reservoir") -> None:
+        if other._keys:
+            self.add(other.keys, other._sort())
+
+    @property
+    def keys(self) -> Tensor:
+        """Of the rows kept, in order."""
+        self.columns()
+        return self._keys[0] if self._keys else torch.empty(0, dtype=torch.float64)
+
+    def rows(self, name: Any = "") -> Tensor:
+        """One part of the rows kept."""
+        return self._sort()[name]
+
+    def columns(self) -> Columns:
+        """Every part of the rows kept."""
+        return self._sort() if self._parts else {}
+
+    def _sort(self) -> Columns:
+        if self._sorted:
+            return self._parts[0]
+        keys = torch.cat(self._keys)
+        order = keys.argsort(stable=True)[: self._limit]
+        if len(self._parts) > 1 or len(order) < len(keys) or not bool((order.diff() == 1).all()):
+            self._parts = [
+                {name: torch.cat([part[name] for part in self._parts])[order] for name in self._parts[0]}
+            ]
+            self._keys = [keys[order]]
+        if len(order) == self._limit:
+            self._cut = float(self._keys[0][-1])
+        self._sorted = True
+        return self._parts[0]
+
+    def state(self) -> dict[str, Any]:
+        self.columns()
+        return super().state()
 
 
 def checked_limit(limit: int | None) -> int | None:

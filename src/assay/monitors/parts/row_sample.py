@@ -1,49 +1,46 @@
 """A bounded, seeded sample of a stream of Traces, with all their parts."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from assay.errors import InputError
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.reservoir import Reservoir
 from assay.network.inputs import rows as rows_of
 from assay.outputs import LOGITS
 from assay.trace import Inputs, Trace, concatenated
 
-Part = tuple[str, str]
+SOURCE = ("source", "")
 
 
-class TraceSample:
+class TraceSample(Gathered):
     """Uniformly `limit` rows of all Traces added, whatever the cuts; None keeps every row.
 
-    One reservoir per part, all with the same seed, so all keep the same rows. Where inputs have several
-    rows, those of the rows kept are kept.
+    Where inputs have several rows, those of the rows kept are kept.
     """
 
-    def __init__(self, limit: int | None, seed: int) -> None:
-        self._limit = limit
-        self._seed = seed
-        self._reservoirs: dict[Part, Reservoir] = {}
-        self._inputs = _SourceInputs()
+    def __init__(self, limit: int | None) -> None:
+        self._rows = Reservoir(limit)
+        self._numbers = torch.zeros(0, dtype=torch.long)
+        """Of the inputs kept, where inputs have several rows: their numbers in the stream."""
+        self._inputs: Inputs | None = None
+        self._seen = 0
 
-    def add(self, trace: Trace) -> None:
-        parts = _parts(trace)
+    def add(self, trace: Trace, keys: Tensor) -> None:
+        self._add(_parts(trace), keys)
         if trace.source is not None:
-            parts["source", ""] = self._inputs.add(trace.source, trace.inputs, trace.input_count)
-        if self._reservoirs and set(parts) != set(self._reservoirs):
-            raise InputError(
-                "expected every Trace of a stream to have the same parts, got some with and some without "
-                f"{sorted(set(parts) ^ set(self._reservoirs))}; observe all with the same options"
-            )
-        for part, rows in parts.items():
-            self._reservoirs.setdefault(part, Reservoir(self._limit, self._seed)).add(rows)
-        if trace.source is not None:
-            self._inputs.keep(self._reservoirs["source", ""].rows())
+            self._take_inputs(torch.arange(trace.input_count), trace.inputs, trace.input_count)
+
+    def merge(self, other: "TraceSample") -> None:
+        self._add(dict(other._rows.columns()), other._rows.keys)
+        if len(other._numbers):
+            self._take_inputs(other._numbers, other._inputs, other._seen)
 
     def trace(self) -> Trace:
-        """The rows kept, in the order they came."""
-        rows = {part: reservoir.rows() for part, reservoir in self._reservoirs.items()}
+        """The rows kept, in the order of their keys."""
+        rows: dict[Any, Tensor] = dict(self._rows.columns())
         named = {name: value for (kind, name), value in rows.items() if kind == "inputs"}
         inputs: Inputs | None = named.get("", named or None)
         parts = (
@@ -51,45 +48,34 @@ class TraceSample:
             {name: value for (kind, name), value in rows.items() if kind == "features"},
             rows.get(("labels", "")),
         )
-        if ("source", "") not in rows:
+        if SOURCE not in rows:
             return Trace(*parts, inputs, outputs=LOGITS)
-        source = self._inputs.places(rows["source", ""])
-        return Trace(*parts, self._inputs.inputs, source, len(self._inputs.numbers), outputs=LOGITS)
+        source = torch.searchsorted(self._numbers, rows[SOURCE])
+        return Trace(*parts, self._inputs, source, len(self._numbers), outputs=LOGITS)
 
+    def _add(self, parts: dict[tuple[str, str], Tensor], keys: Tensor) -> None:
+        if SOURCE in parts:  # numbers in the stream
+            parts = parts | {SOURCE: parts[SOURCE] + self._seen}
+        self._rows.add(keys, parts)
 
-class _SourceInputs:
-    """The inputs of sampled rows, each once, by their numbers in the stream."""
-
-    def __init__(self) -> None:
-        self.numbers = torch.zeros(0, dtype=torch.long)
-        self.inputs: Inputs | None = None
-        self._seen = 0
-
-    def add(self, source: Tensor, inputs: Inputs | None, count: int) -> Tensor:
-        """The sources of a Trace's rows as numbers in the stream."""
-        self.numbers = torch.cat([self.numbers, torch.arange(self._seen, self._seen + count)])
+    def _take_inputs(self, numbers: Tensor, inputs: Inputs | None, count: int) -> None:
+        """Keep the inputs, by their numbers, that rows kept came from; forget all others."""
+        numbers = torch.cat([self._numbers, numbers + self._seen])
+        used = torch.isin(numbers, self._rows.rows(SOURCE))
+        self._numbers = numbers[used]
         if inputs is not None:
-            self.inputs = inputs if self.inputs is None else concatenated([self.inputs, inputs])
+            inputs = inputs if self._inputs is None else concatenated([self._inputs, inputs])
+            self._inputs = rows_of(inputs, used)
         self._seen += count
-        return source + self._seen - count
-
-    def keep(self, wanted: Tensor) -> None:
-        """Forget the inputs that none of the rows kept came from."""
-        used = torch.isin(self.numbers, wanted)
-        self.numbers = self.numbers[used]
-        self.inputs = None if self.inputs is None else rows_of(self.inputs, used)
-
-    def places(self, source: Tensor) -> Tensor:
-        return torch.searchsorted(self.numbers, source)
 
 
-def _parts(trace: Trace) -> dict[Part, Tensor]:
+def _parts(trace: Trace) -> dict[tuple[str, str], Tensor]:
     parts = {("logits", ""): trace.logits}
     parts |= {("features", name): value for name, value in trace.features.items()}
     if trace.labels is not None:
         parts["labels", ""] = trace.labels
     if trace.source is not None:
-        return parts
+        return parts | {SOURCE: trace.source}
     if isinstance(trace.inputs, Mapping):
         parts |= {("inputs", name): value for name, value in trace.inputs.items()}
     elif trace.inputs is not None:

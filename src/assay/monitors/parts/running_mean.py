@@ -3,8 +3,10 @@
 import torch
 from torch import Tensor
 
+from assay.monitors.parts.gathered import Gathered
 
-class RunningMean:
+
+class RunningMean(Gathered):
     """The mean of all rows added in blocks.
 
     A block is summed in single precision, which is four times as fast and errs by less than 1e-6 of the
@@ -19,6 +21,10 @@ class RunningMean:
     def add(self, rows: Tensor) -> None:
         self._sum += rows.sum(dim=0)
         self._rows += len(rows)
+
+    def merge(self, other: "RunningMean") -> None:
+        self._sum += other._sum
+        self._rows += other._rows
 
     @property
     def mean(self) -> Tensor:

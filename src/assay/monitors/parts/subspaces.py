@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from assay.monitors.parts.class_rows import fitting_classes, places_in_class
+from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.row_blocks import in_blocks
 from assay.trace import Trace
 
@@ -16,7 +17,7 @@ _LENGTH = 1e-7
 """Share of the longest direction below which single precision keeps nothing of another one."""
 
 
-class ClassSubspaces:
+class ClassSubspaces(Gathered):
     """Means and about `rank` principal directions of every class (Ross et al. 2008).
 
     Rows wait until there are 2 `rank` of a class. Then they and the 2 `rank` directions known so far are
@@ -57,6 +58,12 @@ class ClassSubspaces:
             self._take_in((self._waits == self._waiting.shape[1]).nonzero().squeeze(1))
             features, classes = features[~fits], classes[~fits]
 
+    def merge(self, other: "ClassSubspaces") -> None:
+        """The directions that hold most of both; exact where a class varies in no more than are kept."""
+        for group in torch.split(other.seen, _GROUP):
+            self._put_together(group, other._known[group].double(), other.means[group], other.counts[group])
+        self._lost += other._lost
+
     @property
     def seen(self) -> Tensor:
         """The classes that have rows, in order."""
@@ -93,19 +100,22 @@ class ClassSubspaces:
 
     def _take_in_group(self, group: Tensor) -> None:
         """Put the waiting rows of these classes together with what is known of them."""
-        waits, n = self._waits[group].double(), self.counts[group]
+        waits = self._waits[group].double()
         here = torch.arange(self._waiting.shape[1]) < waits[:, None]
         rows = self._waiting[group].double() * here[:, :, None]
         means = rows.sum(dim=1) / waits[:, None]
-        rows = (rows - means[:, None]) * here[:, :, None]
-        apart = means - self.means[group]
-        both = n + waits
+        self._put_together(group, (rows - means[:, None]) * here[:, :, None], means, waits)
+
+    def _put_together(self, group: Tensor, rows: Tensor, means: Tensor, counts: Tensor) -> None:
+        """Of these classes, what is known and further rows (classes, rows, d) about means of their own."""
+        n = self.counts[group]
+        apart, both = means - self.means[group], n + counts
         # What two means add to the scatter is one more row.
-        between = apart * (n * waits / both).sqrt()[:, None]
+        between = apart * (n * counts / both).sqrt()[:, None]
         stack = torch.cat([self._known[group].double(), rows, between[:, None]], dim=1)
         squares, turned = torch.linalg.eigh(stack @ stack.mT)
         room = self._known.shape[1]
         self._known[group] = (turned[..., -room:].mT @ stack).float()
         self._lost[group] += squares[:, :-room].clamp(min=0).sum(dim=1)
-        self.means[group] += apart * (waits / both)[:, None]
+        self.means[group] += apart * (counts / both)[:, None]
         self.counts[group] = both

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from assay.monitors.parts.gathered import Gathered
+
 ORDINARY = frozenset(" .,;:!?'\"()-")
 """Characters that are ordinary besides letters and digits."""
 
@@ -45,6 +47,20 @@ def add_counts(counts: Tensor, more: Tensor) -> Tensor:
     total = longer.clone()
     total[: len(shorter)] += shorter
     return total
+
+
+class TokenCounts(Gathered):
+    """How often every token id occurred, by the name of the input."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, Tensor] = {}
+
+    def add(self, name: str, found: Tensor) -> None:
+        self.counts[name] = add_counts(self.counts.get(name, found[:0]), found)
+
+    def merge(self, other: "TokenCounts") -> None:
+        for name, found in other.counts.items():
+            self.add(name, found)
 
 
 def surprise_table(counts: Tensor) -> Tensor:

@@ -49,10 +49,6 @@ class _UserCode(Monitor):
         arguments = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in names)
         return f"{type(self).__name__}({arguments})"
 
-    def _forget(self) -> None:
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
-
 
 def one_score_per_row(answer: Any, trace: Trace, source: str) -> Tensor:
     """The answer of a user's code as scores (N,); anything of another shape is an error."""

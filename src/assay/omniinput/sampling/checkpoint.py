@@ -143,7 +143,10 @@ class Keeper:
 
 
 def _same(one: InputSpace, other: InputSpace) -> bool:
-    if one.shape != other.shape or one.values != other.values:
+    if (one.shape, one.values, one.end) != (other.shape, other.values, other.end):
         return False
-    pairs = ((one.template, other.template), (one.free, other.free))
-    return all(torch.equal(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None)
+    pairs = ((one.template, other.template), (one.free, other.free), (one.allowed, other.allowed))
+    return all(
+        mine is theirs or (mine is not None and theirs is not None and torch.equal(mine, theirs))
+        for mine, theirs in pairs
+    )

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.omniinput.sampling.convergence import Reason
+from assay.omniinput.sampling.output_bins import bin_index
 from assay.omniinput.sampling.space import InputSpace
+from assay.omniinput.sampling.tail import TailProbability, tail_probability
 from assay.storage import storable
 from assay.table import tabled
 
@@ -92,12 +94,22 @@ class OutputDistribution:
 
     @property
     def log_counts(self) -> Array:
-        """The natural log of the number of inputs in each bin."""
-        return self.log_density + self.space.log_size
+        """The natural log of the number of inputs in each bin; NaN with a base, which does not count them."""
+        size = np.nan if self.normalisation == "base" else self.space.log_size
+        return self.log_density + size
 
     @property
     def centres(self) -> Array:
         return (self.edges[1:] + self.edges[:-1]) / 2
+
+    def probability(
+        self, *, above: float | None = None, below: float | None = None, level: float = 0.95
+    ) -> "TailProbability":
+        """How likely an output is to lie above, or below, an edge of the bins, down to the outermost edge.
+
+        With a base, under the inputs of the base; without one, the share of all inputs.
+        """
+        return tail_probability(self, above, below, level)
 
     def samples(self, bin: int) -> Tensor:
         """Representative inputs of one bin, (n, *shape); weigh them by `weights(bin)`."""
@@ -120,8 +132,25 @@ class OutputDistribution:
             return [self.kept.texts[row] for row in rows]
         return [" ".join(map(str, row.flatten().tolist())) for row in self.samples(bin)]
 
+    def bin_of(self, output: float) -> int:
+        """The number of the bin that contains an output."""
+        index = int(bin_index(np.array([float(output)]), self.edges)[0])
+        if index < 0:
+            raise InputError(
+                f"expected an output from {self.edges[0]:g} to {self.edges[-1]:g}, got {output:g}; the bins "
+                "end there"
+            )
+        return index
+
     def _rows(self, bin: int) -> NDArray[np.int64]:
         bins = len(self.log_density)
+        if not isinstance(bin, int | np.integer):
+            inside = self.edges[0] <= bin <= self.edges[-1]
+            advice = f"the output {bin:g} lies in bin {self.bin_of(bin)}, " if inside else ""
+            raise InputError(
+                f"expected the number of a bin, an integer from 0 to {bins - 1}, got {bin}; {advice}see "
+                "bin_of"
+            )
         if not -bins <= bin < bins:
             raise InputError(
                 f"expected a bin from 0 to {bins - 1}, got {bin}; the distribution has {bins} bins"
@@ -135,8 +164,11 @@ class OutputDistribution:
         seen = np.flatnonzero(self.visited)
         span = (np.nanmax(self.log_density) - np.nanmin(self.log_density)) / math.log(10)
         top = int(np.nanargmax(self.log_density))
+        whole = f"Of all 10^{self.space.log_size / math.log(10):.1f} possible inputs"
+        if self.normalisation == "base":
+            whole = "Of the inputs that the base draws"
         lines = [
-            f"Of all 10^{self.space.log_size / math.log(10):.1f} possible inputs, the largest share has an "
+            f"{whole}, the largest share has an "
             f"output between {self.edges[top]:.4g} and {self.edges[top + 1]:.4g}; the shares of the "
             f"{len(seen)} visited bins span {span:.1f} orders of magnitude.",
             f"The standard error of the natural log of a share is {np.nanmedian(self.error):.2g} in the "

@@ -1,18 +1,23 @@
 """CausalLM: a causal language model whose output is the negative log-likelihood of a whole sequence."""
 
 import math
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from assay.errors import InputError
-from assay.extras import expect_installed
+from assay.omniinput.sampling.pretrained import (
+    TransformersModel,
+    check_tokenizer,
+    pretrained,
+    prompt_tokens,
+)
 from assay.omniinput.sampling.problem import SamplingError
 from assay.omniinput.sampling.space import InputSpace
+from assay.omniinput.sampling.vocabulary import NextTokens
 
 NextTokenLogits = Callable[[Tensor], Tensor]
 """(B, T) tokens to (B, T, values): entry t scores the token that follows tokens 0 to t."""
@@ -20,14 +25,27 @@ NextTokenLogits = Callable[[Tensor], Tensor]
 CachedLogits = Callable[[Tensor, Any], tuple[Tensor, Any]]
 """(new tokens (B, T), cache or None) to (logits of the new tokens, cache that includes them)."""
 
+Tokens = Sequence[int] | Tensor
+
+Clock = Callable[[], AbstractContextManager[None]]
+"""Entered around every call of the model."""
+
+MOST_LOGITS = 2**25
+"""Entries of the logits of one call of the model: 128 MB in single precision. Larger batches are divided."""
+
 
 class CausalLM:
-    """Next-token logits over a fixed length, scored in nats: z = -sum_t ln p(x_t | x_<t).
+    """Next-token logits over a length, scored in nats: z = -sum_t ln p(x_t | x_<t).
 
     `start` is how the first token is scored. None: not at all, every first token is equally likely. An
     integer: by the model, after this token (which may lie outside 0..values-1). A tensor of `values` logits:
-    by their softmax. `cached` is the same model with a key-value cache, if it has one; without it, drawing a
-    sequence costs a whole forward pass per token.
+    by their softmax. `prompt` has any number of tokens before the sequence, none of which is scored. The
+    sequences consist of the `allowed` tokens (or all but the `forbidden` ones), with their probabilities
+    among all. With `end`, a sequence may end before `length`: whatever follows this token is the token again
+    and costs nothing.
+
+    `cached` is the same model with a key-value cache, if it has one; without it, drawing a sequence costs a
+    whole forward pass per token.
 
     >>> uniform = CausalLM(lambda tokens: torch.zeros(*tokens.shape, 4), values=4, length=3)
     >>> uniform.negative_log_likelihood(torch.tensor([[0, 1, 2]])).exp().round()
@@ -41,6 +59,10 @@ class CausalLM:
         length: int,
         *,
         start: int | Tensor | None = None,
+        prompt: Tokens | None = None,
+        allowed: Tokens | None = None,
+        forbidden: Tokens | None = None,
+        end: int | None = None,
         cached: CachedLogits | None = None,
     ) -> None:
         if values < 2 or length < 2:
@@ -53,45 +75,57 @@ class CausalLM:
                 f"expected start logits of shape ({values},), got {tuple(start.shape)}; "
                 "give one logit per token, a token number, or None for a free first token"
             )
-        self.space = InputSpace((length,), values)
+        if start is not None and prompt is not None:
+            raise InputError(
+                "expected a start or a prompt, got both; put the start token at the head of the prompt"
+            )
+        self.space = InputSpace((length,), values, allowed=_allowed(allowed, forbidden, values), end=end)
         self.next_token_logits = next_token_logits
         self.start = start
-        self.cached = cached or self._by_whole_forwards
-        self.pick: Callable[[Any, Tensor], Any] | None = None
-        if cached is None:
-            self.pick = lambda cache, rows: cache[rows]
+        self.prompt = None if prompt is None else prompt_tokens(prompt, None, values)
+        self.decode: Callable[[list[int]], str] | None = None
+        self._model: TransformersModel | None = None
+        self._cached = cached
+        self._begun: tuple[Tensor, Any] | None = None  # logits and cache after the prompt
 
     @classmethod
     def from_huggingface(
-        cls, model: Any, length: int, *, start: int | None = None, allow_download: bool = False
+        cls,
+        model: Any,
+        length: int,
+        *,
+        start: int | None = None,
+        prompt: str | Tokens | None = None,
+        allowed: Tokens | None = None,
+        forbidden: Tokens | None = None,
+        end: int | None = None,
+        tokenizer: Any = None,
+        allow_download: bool = False,
     ) -> "CausalLM":
         """A transformers causal language model, or the name or folder of one, with its key-value cache.
 
-        A name is looked up among earlier downloads; the hub is contacted only with `allow_download`.
+        A name is looked up among earlier downloads; the hub is contacted only with `allow_download`. A prompt
+        may be text if there is a tokenizer: one is loaded with a name, or passed as `tokenizer`.
         """
         if isinstance(model, str):
+            if tokenizer is None and isinstance(prompt, str):
+                tokenizer = pretrained("AutoTokenizer", model, allow_download)
             model = pretrained("AutoModelForCausalLM", model, allow_download)
-        if not hasattr(getattr(model, "config", None), "vocab_size"):
+        wrapped = TransformersModel(model)
+        check_tokenizer(tokenizer, wrapped.values)
+        tokens = None if prompt is None else prompt_tokens(prompt, tokenizer, wrapped.values)
+        before = 1 if tokens is None else len(tokens)
+        if wrapped.context is not None and before + length - 1 > wrapped.context:
             raise InputError(
-                f"expected a transformers causal language model or its name, got {type(model).__name__}; "
-                "for any other model pass a function of tokens to assay.CausalLM"
+                f"expected a prompt and a length within the model's context of {wrapped.context} tokens, got "
+                f"{before} and {length}; shorten the prompt or the length"
             )
-        model.eval()
-
-        def logits(tokens: Tensor) -> Tensor:
-            result: Tensor = model(input_ids=tokens.to(model.device), use_cache=False).logits
-            return result
-
-        def cached(tokens: Tensor, cache: Any) -> tuple[Tensor, Any]:
-            result = model(input_ids=tokens.to(model.device), past_key_values=cache, use_cache=True)
-            return result.logits, result.past_key_values
-
-        def pick(cache: Any, rows: Tensor) -> Any:
-            cache.batch_select_indices(rows.to(model.device))
-            return cache
-
-        found = cls(logits, model.config.vocab_size, length, start=start, cached=cached)
-        found.pick = pick
+        found = cls(
+            wrapped, wrapped.values, length, start=start, prompt=tokens, allowed=allowed,
+            forbidden=forbidden, end=end,
+        )  # fmt: skip
+        found._model = wrapped
+        found.decode = None if tokenizer is None else tokenizer.decode
         return found
 
     @property
@@ -103,134 +137,150 @@ class CausalLM:
         return self.space.sites
 
     @property
-    def log_total_likelihood(self) -> float:
-        """ln of the sum of exp(-z) over all sequences: 0, or ln values where the first token is free."""
-        return math.log(self.values) if self.start is None else 0.0
+    def log_total_likelihood(self) -> float | None:
+        """ln of the sum of exp(-z) over all sequences: 0, or ln values where the first token is free.
 
-    def begin(self, rows: int) -> tuple[Tensor, Any]:
-        """Log-probabilities of the first token (rows, values), and the cache to continue with.
-
-        A free first token has log "probability" zero for every value: then S_0(beta) = values, z does not
-        depend on it, and no formula needs a special case.
+        None if tokens are forbidden: how likely they are is unknown.
         """
-        if self.start is None:
-            return torch.zeros(rows, self.values), None
+        if self.space.allowed is not None and self.space.choices < self.values:
+            return None
+        if self.start is not None or self.prompt is not None:
+            return 0.0
+        if self.space.end is None:
+            return math.log(self.values)
+        return None  # a free first token that ends the sequence has no continuations
+
+    @property
+    def most_rows(self) -> int:
+        """How many rows fit into one call of the model for one token each."""
+        return max(1, MOST_LOGITS // self.values)
+
+    def begin(self, rows: int, clock: Clock = nullcontext) -> tuple[NextTokens, Any]:
+        """What may come first in each row, and the cache to continue with; a prompt is read once."""
+        shared = torch.zeros(rows, dtype=torch.int64)
         if isinstance(self.start, Tensor):
-            return torch.log_softmax(self.start.float(), dim=0).expand(rows, -1), None
-        log_probs, cache = self.feed(torch.full((rows, 1), self.start), None)
-        return log_probs[:, 0], cache
+            return self._following(self.start.float()[None], shared, None), None
+        before = torch.tensor([self.start]) if isinstance(self.start, int) else self.prompt
+        if before is None:
+            return NextTokens.free(self.space.choices, rows, torch.device("cpu")), None
+        if self._model is None:
+            logits, cache = self._logits(before.expand(rows, -1), None, True, clock)
+            return self._following(logits[:1, -1], shared, None), cache
+        if self._begun is None:
+            self._begun = self._logits(before[None], None, True, clock)
+        logits, cache = self._begun
+        with clock():
+            spread = self._model.spread(cache, rows)
+        return self._following(logits[:, -1], shared, None), spread
 
-    def feed(self, tokens: Tensor, cache: Any) -> tuple[Tensor, Any]:
-        """Log-probabilities (rows, T, values) of what follows each of the new tokens, and the new cache."""
-        with torch.no_grad():
-            logits, cache = self.cached(tokens, cache)
-        expected = (*tokens.shape, self.values)
-        if tuple(logits.shape) != expected:
-            raise SamplingError(
-                f"expected next-token logits of shape {expected}, got {tuple(logits.shape)}; "
-                "return one row of logits per token, one column per value"
-            )
-        if not bool(torch.isfinite(logits).all()):
-            raise SamplingError(
-                "expected finite next-token logits, got NaN or infinity; every sequence of the space needs a "
-                "finite likelihood, so give impossible tokens a very low logit instead of minus infinity"
-            )
-        return torch.log_softmax(logits.float().cpu(), dim=-1), cache
+    def feed(self, sites: Tensor, cache: Any, clock: Clock = nullcontext) -> tuple[NextTokens, Any]:
+        """What may follow the last of the new tokens (rows, T), given as site values, and the new cache."""
+        logits, cache = self._logits(self._tokens(sites), cache, True, clock)
+        return self._following(logits[:, -1], None, sites[:, -1]), cache
 
-    def picked(self, cache: Any, rows: Tensor, tokens: Tensor) -> Any:
-        """The cache of some rows, in this order, with these tokens so far (rows, T).
+    def picked(self, cache: Any, rows: Tensor, sites: Tensor, clock: Clock = nullcontext) -> Any:
+        """The cache of some rows, in this order, with these site values so far (rows, T).
 
         The format of a user's cache is unknown; then the tokens go through the model once more.
         """
-        if self.pick is not None and cache is not None:
-            return self.pick(cache, rows)
-        _, fresh = self.begin(len(tokens))
-        return self.feed(tokens, fresh)[1] if tokens.shape[1] else fresh
+        if self._model is not None and cache is not None:
+            with clock():
+                return self._model.pick(cache, rows)
+        if self._cached is None:
+            return None if cache is None else cache[rows]
+        _, fresh = self.begin(len(sites), clock)
+        return self.feed(sites, fresh, clock)[1] if sites.shape[1] else fresh
 
-    def log_probabilities(self, tokens: Tensor) -> Tensor:
-        """(rows, length, values): the conditional of every position given the tokens before it."""
-        if isinstance(self.start, int):  # one call for all of them, the start token included
-            started = torch.full((len(tokens), 1), self.start)
-            return self.feed(torch.cat([started, tokens[:, :-1]], dim=1), None)[0]
-        first, cache = self.begin(len(tokens))
-        rest, _ = self.feed(tokens[:, :-1], cache)
-        return torch.cat([first[:, None], rest], dim=1)
+    def scored(
+        self, sites: Tensor, betas: Tensor | None = None, clock: Clock = nullcontext
+    ) -> tuple[Tensor, Tensor]:
+        """ln p of every token of whole sequences (rows, length), and ln S of its position (rows, length, K).
+
+        Rows go through the model in parts that keep the logits small; `clock` is entered around each call.
+        """
+        size = max(1, MOST_LOGITS // (self.values * self.length))
+        parts = [self._scored(part, betas, clock) for part in torch.split(sites, size)]
+        chosen, normalisers = zip(*parts, strict=True)
+        return torch.cat(chosen), torch.cat(normalisers)
+
+    def _scored(self, sites: Tensor, betas: Tensor | None, clock: Clock) -> tuple[Tensor, Tensor]:
+        rows, length = sites.shape
+        first, cache = self.begin(rows, clock)
+        logits, _ = self._logits(self._tokens(sites[:, :-1]), cache, False, clock)
+        rest = self._following(logits.flatten(0, 1), None, sites[:, :-1].flatten())
+        chosen = torch.cat(
+            [first.of(sites[:, 0])[:, None], rest.of(sites[:, 1:].flatten()).view(rows, -1)], 1
+        )
+        if betas is None:
+            return chosen, torch.empty(rows, length, 0, dtype=torch.float64)
+        after = rest.log_normalisers(betas).view(rows, length - 1, -1)
+        return chosen, torch.cat([first.log_normalisers(betas)[:, None], after], dim=1)
 
     def negative_log_likelihood(self, tokens: Tensor) -> Tensor:
         """z of whole sequences, in nats; an output function for `assay.sample_outputs`."""
-        chosen = self.log_probabilities(tokens).gather(2, tokens[:, :, None])[:, :, 0]
-        return -chosen.double().sum(dim=1)
+        return -self.scored(self.space.extract(tokens))[0].sum(dim=1)
 
-    def _by_whole_forwards(self, tokens: Tensor, cache: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _tokens(self, sites: Tensor) -> Tensor:
+        return sites if self.space.allowed is None else self.space.allowed[sites]
+
+    def _following(self, logits: Tensor, row: Tensor | None, last: Tensor | None) -> NextTokens:
+        """What may follow; nothing but the end, where the last site value was the end."""
+        if logits.shape[1] != self.values:
+            raise self._of_shape(tuple(logits.shape))
+        allowed = self.space.allowed
+        end = self.space.end_site
+        ended = None if end is None or last is None else last == end
+        return NextTokens.after(
+            logits,
+            row,
+            None if allowed is None else allowed.to(logits.device),
+            ended,
+            -1 if end is None else end,
+        )
+
+    def _logits(self, tokens: Tensor, cache: Any, last: bool, clock: Clock) -> tuple[Tensor, Any]:
+        """Of the new tokens, or of the last alone where the model can leave out the others."""
+        with torch.no_grad(), clock():
+            if self._model is not None:
+                logits, cache = self._model.cached(tokens, cache, last)
+            elif self._cached is not None:
+                logits, cache = self._cached(tokens, cache)
+            else:
+                logits, cache = self._by_whole_forwards(tokens, cache)
+        expected = tokens.shape[1]
+        if not isinstance(logits, Tensor) or logits.ndim != 3 or (not last and logits.shape[1] != expected):
+            raise self._of_shape(tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__)
+        return logits, cache
+
+    def _of_shape(self, got: object) -> SamplingError:
+        return SamplingError(
+            f"expected next-token logits of shape (rows, tokens, {self.values}), got {got}; "
+            "map (B, T) tokens to (B, T, values)"
+        )
+
+    def _by_whole_forwards(self, tokens: Tensor, cache: Tensor | None) -> tuple[Any, Tensor]:
         """The cache of a model that has none: all tokens so far."""
         so_far = tokens if cache is None else torch.cat([cache, tokens], dim=1)
         logits = self.next_token_logits(so_far)
-        if not isinstance(logits, Tensor) or logits.ndim != 3:
-            got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-            raise SamplingError(
-                f"expected next-token logits of shape (rows, tokens, {self.values}), got {got}; "
-                "map (B, T) tokens to (B, T, values)"
-            )
-        return logits[:, -tokens.shape[1] :], so_far
+        return (logits[:, -tokens.shape[1] :] if isinstance(logits, Tensor) else logits), so_far
 
 
-def log_normalisers(log_probs: Tensor, betas: Tensor, log_psi: Tensor | None = None) -> Tensor:
-    """ln S(beta) = ln sum_v p(v)^beta psi(v) for every beta: (..., values) to (..., K), in double precision.
-
-    log_psi (K, values), zero by default. All betas at once if that is small; otherwise one by one, so that
-    memory stays that of the logits.
-    """
-    tilts = torch.zeros(len(betas), 1) if log_psi is None else log_psi
-    if log_probs.numel() * len(betas) <= 4_000_000:
-        scaled = log_probs[..., None, :] * betas.to(log_probs.dtype)[:, None] + tilts
-        return torch.logsumexp(scaled, dim=-1).double()
-    each = [
-        torch.logsumexp(log_probs * float(beta) + tilt, dim=-1)
-        for beta, tilt in zip(betas, tilts, strict=True)
-    ]
-    return torch.stack(each, dim=-1).double()
-
-
-def drawn_tokens(
-    log_probs: Tensor, betas: Tensor, generator: torch.Generator, log_psi: Tensor | float = 0.0
-) -> Tensor:
-    """One token per row from p^beta psi / S(beta): (rows, values), (rows,), (rows, values) to (rows, 1)."""
-    scaled = log_probs * betas.to(log_probs.dtype)[:, None] + log_psi
-    return torch.multinomial(torch.softmax(scaled, dim=1), 1, generator=generator)
-
-
-def pretrained(kind: str, name: str, allow_download: bool) -> Any:
-    """An object of a transformers class from a folder or a name; nothing is downloaded unless allowed."""
-    expect_installed("transformers")
-    import transformers
-
-    try:
-        place = name if allow_download else _local_folder(name)
-        return getattr(transformers, kind).from_pretrained(place, local_files_only=not allow_download)
-    except (OSError, ValueError, SafetensorError) as error:
-        advice = "check the name and the connection"
-        if not allow_download:
-            advice = (
-                "pass its folder, download it first, or allow the download (allow_download=True, on the "
-                "command line --allow-download)"
-            )
-        reason = str(error).strip().split("\n")[0].rstrip(".")
+def _allowed(allowed: Tokens | None, forbidden: Tokens | None, values: int) -> Tensor | None:
+    """The tokens of the space; None if all are."""
+    if allowed is None and forbidden is None:
+        return None
+    if allowed is not None and forbidden is not None:
+        raise InputError("expected allowed or forbidden tokens, got both; give the allowed ones alone")
+    if allowed is not None:
+        return torch.as_tensor(allowed)
+    out = torch.as_tensor(forbidden).flatten()
+    mask = torch.ones(values, dtype=torch.bool)
+    if out.dtype is torch.bool and len(out) == values:
+        return ~out
+    if len(out) and (int(out.min()) < 0 or int(out.max()) >= values):
         raise InputError(
-            f"expected a language model with its tokenizer at {name!r}, found none that can be read "
-            f"({reason}); {advice}"
-        ) from error
-
-
-def _local_folder(name: str) -> str:
-    """The folder of a model on this machine.
-
-    Looked up here, because the library of the hub contacts the hub before it obeys `local_files_only`.
-    """
-    from huggingface_hub import try_to_load_from_cache
-
-    if Path(name).is_dir():
-        return name
-    found = try_to_load_from_cache(name, "config.json")
-    if not isinstance(found, str):
-        raise FileNotFoundError("no such folder, and not among earlier downloads")
-    return str(Path(found).parent)
+            f"expected forbidden tokens from 0 to {values - 1}, got {int(out.min())} to {int(out.max())}; "
+            "use the model's own tokenizer"
+        )
+    mask[out.long()] = False
+    return mask

@@ -5,7 +5,8 @@ contexts where the model is more certain; the product of the ignored S_t makes t
 p^beta psi / S instead, with psi_t(v) the S that follows token v at position t, takes this into account
 (twisted proposals, Whiteley and Lee 2014; for language models Zhao et al. 2024). Any psi gives an unbiased
 result; a good one gives weights that hardly vary. psi depends on the token and its position alone, which is
-exact for a first-order Markov model and an approximation for any other.
+exact for a first-order Markov model and an approximation for any other. The table has at most 4,096 tokens,
+those that matter most; the others share an entry.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,10 @@ from assay.storage import storable
 
 Array = NDArray[np.float64]
 
-MOST_ENTRIES = 200_000  # positions x values; with more, a pilot sees each too rarely to learn from
+MOST_ENTRIES = 200_000  # positions x tokens; with more, a pilot sees each too rarely to learn from
+MOST_TOKENS = 4096
+OFTEN = 4.0  # times as often as if all tokens were equally likely: then a token gets an entry of its own
+LEAST_DRAWS = 3  # more than this, so that a few chance repetitions do not fill the table
 PSEUDO_COUNTS = 2.0
 NEARNESS = 0.25  # weight of a draw at the next beta
 
@@ -27,19 +31,28 @@ NEARNESS = 0.25  # weight of a draw at the next beta
 @storable("omniinput.Lookahead")
 @dataclass
 class Lookahead:
-    """Weighted sums and weights of ln S(following context), per beta, position and token: (K, T, V)."""
+    """Weighted sums and weights of ln S(following context), per beta, position and entry: (K, T, E).
+
+    Of a small vocabulary every token has its entry. Of a large one, those tokens do that are drawn much more
+    often than the others; the last entry stands for the rest. `entry` (V,) is the entry of each token and
+    `drawn` (V,) how often it was drawn.
+    """
 
     sums: Tensor
     weights: Tensor
+    entry: Tensor
+    drawn: Tensor
     batches: int = 0
 
     @classmethod
     def none(cls, betas: int, positions: int, values: int) -> "Lookahead":
-        """Nothing learned: psi is one. With too many tokens, one entry stands for all and is never
-        learned."""
-        size = values if positions * values <= MOST_ENTRIES else 1
-        nothing = torch.zeros(betas, positions, size, dtype=torch.float64)
-        return cls(nothing, nothing.clone())
+        """Nothing learned: psi is one."""
+        most = min(MOST_TOKENS, MOST_ENTRIES // positions)
+        small = values <= most
+        entries = values if small else most + 1
+        nothing = torch.zeros(betas, positions, entries, dtype=torch.float64)
+        entry = torch.arange(values) if small else torch.full((values,), most)
+        return cls(nothing, nothing.clone(), entry, torch.zeros(values, dtype=torch.float64))
 
     def watch(self, tokens: Tensor, following: Tensor) -> None:
         """Drawn tokens (rows, T), as many rows per beta, and ln S of what follows each (rows, T, K).
@@ -47,22 +60,32 @@ class Lookahead:
         Constant factors of psi cancel, so only differences between tokens are kept. Later batches count
         more: their ln S already include what was learned before, and look farther ahead.
         """
-        betas, positions, values = self.sums.shape
-        if values == 1:
-            return
+        betas, positions, entries = self.sums.shape
+        self._admit(tokens)
         self.batches += 1
         drawn_at = torch.arange(len(tokens)) // (len(tokens) // betas)
         near = self.batches * NEARNESS ** (torch.arange(betas)[:, None] - drawn_at).abs().double()
         centred = following - torch.einsum("kr,rtk->tk", near, following) / near.sum(dim=1)
-        place = (torch.arange(positions) * values + tokens).flatten()
-        for beta in range(betas):
-            weight = near[beta][:, None].expand(-1, positions).flatten()
-            self.weights[beta].view(-1).index_add_(0, place, weight)
-            self.sums[beta].view(-1).index_add_(0, place, weight * centred[:, :, beta].flatten())
+        place = (torch.arange(positions) * entries + self.entry[tokens]).flatten()
+        weight = near[:, :, None].expand(-1, -1, positions).flatten(1)
+        self.weights.view(betas, -1).index_add_(1, place, weight)
+        self.sums.view(betas, -1).index_add_(1, place, weight * centred.permute(2, 0, 1).flatten(1))
+
+    def _admit(self, tokens: Tensor) -> None:
+        """Give entries of their own to the tokens drawn most often, while there are any left."""
+        values, rest = len(self.entry), self.sums.shape[2] - 1
+        if values == self.sums.shape[2]:
+            return
+        self.drawn += torch.bincount(tokens.flatten(), minlength=values)
+        often = (self.drawn > LEAST_DRAWS + OFTEN * self.drawn.sum() / values) & (self.entry == rest)
+        taken = int((self.entry != rest).sum())
+        new = often.nonzero()[:, 0]
+        new = new[self.drawn[new].argsort(descending=True, stable=True)][: rest - taken]
+        self.entry[new] = torch.arange(taken, taken + len(new))
 
     def log_values(self) -> Tensor:
-        """ln psi, (K, T, V): means shrunk towards that of the token over all positions, and those towards
-        zero."""
+        """ln psi of every entry, (K, T, E): means shrunk towards that of the token over all positions, and
+        those towards zero."""
         pseudo = PSEUDO_COUNTS * max(self.batches, 1)
         anywhere = self.sums.sum(dim=1) / (self.weights.sum(dim=1) + pseudo)
         return (self.sums + pseudo * anywhere[:, None]) / (self.weights + pseudo)
@@ -73,5 +96,7 @@ class Lookahead:
         return Lookahead(
             torch.einsum("nk,ktv->ntv", mixing, self.sums),
             torch.einsum("nk,ktv->ntv", mixing, self.weights),
+            self.entry,
+            self.drawn,
             self.batches,
         )

@@ -63,6 +63,16 @@ class Budget:
     def elapsed(self) -> float:
         return self.earlier + time.monotonic() - self.started
 
+    def affordable(self, evaluations: int) -> float:
+        """How many evaluations the whole budget allows, judged by the speed of those so far.
+
+        Before the first evaluation a limit in seconds allows none that one could promise.
+        """
+        most = float("inf") if self.evaluations is None else float(self.evaluations)
+        if self.seconds is None:
+            return most
+        return min(most, evaluations / max(self.elapsed, 1e-9) * self.seconds)
+
     def fraction(self, evaluations: int) -> float:
         """The share that is spent; 1 or more if nothing is left."""
         by_count = evaluations / self.evaluations if self.evaluations else 0.0

@@ -106,8 +106,10 @@ class Problem:
                     "gradients; pass relaxed= (a function of one-hot inputs) or a kernel without gradients"
                 )
             (slopes,) = torch.autograd.grad(outputs.sum(), variable)
-        flat = slopes.reshape(len(inputs), math.prod(self.space.shape), -1)
-        return Evaluation(checked, {"slopes": flat[:, self.space.positions].cpu()})
+        flat = slopes.reshape(len(inputs), math.prod(self.space.shape), -1)[:, self.space.positions].cpu()
+        if self.space.allowed is not None and self.relaxed is not None:
+            flat = flat[:, :, self.space.allowed]
+        return Evaluation(checked, {"slopes": flat})
 
     def _checked(self, outputs: object, rows: int) -> Tensor:
         """Outputs as (rows,) doubles on the CPU; an error if they are not one finite number per row."""

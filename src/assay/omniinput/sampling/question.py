@@ -4,13 +4,16 @@ import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from assay.errors import InputError
+from assay.omniinput.sampling.bases import Base, BaseProblem, Templates, base_of
 from assay.omniinput.sampling.checkpoint import Keeper, Run
 from assay.omniinput.sampling.kernels import kernels_of
 from assay.omniinput.sampling.kernels.chain import Kernel
@@ -38,6 +41,7 @@ class Question:
 
     output_fn: Any
     space: InputSpace | None
+    base: Any
     bins: ArrayLike | int | None
     budget: int | None
     seconds: float | None
@@ -84,11 +88,13 @@ class Question:
                 f"{self.sampler!r}; leave it at 'auto' if in doubt"
             )
         generator = torch.Generator().manual_seed(self.seed)
+        if self.checked_base is not None:
+            base_problem = BaseProblem(self._function, space, base=self.checked_base)
+            return Tempering(base_problem, kernels, plan, budget, generator)
         if lm is None or self.sampler == "multicanonical":
-            function = self.output_fn if lm is None else lm.negative_log_likelihood
             relaxed = None if self.relaxed is None else _squashed(self.relaxed, self.squashing)
             gradients = any(kernel.gradients for kernel in kernels)
-            problem = Problem(_squashed(function, self.squashing), space, gradients, relaxed)
+            problem = Problem(self._function, space, gradients, relaxed)
             kind = Multicanonical if self.sampler == "multicanonical" else Tempering
             return kind(problem, kernels, plan, budget, generator)
         language = LanguageProblem(lm.negative_log_likelihood, space, lm=lm)
@@ -98,22 +104,52 @@ class Question:
             return Tempering(language, kernels, plan, budget, generator)
         return ImportanceThenTempering(language, kernels, plan, budget, generator)
 
+    @property
+    def _function(self) -> OutputFunction:
+        language = isinstance(self.output_fn, CausalLM)
+        function = self.output_fn.negative_log_likelihood if language else self.output_fn
+        return _squashed(function, self.squashing)
+
+    @cached_property
+    def checked_base(self) -> Base | None:
+        if self.base is None:
+            return None
+        if self.sampler not in ("auto", "tempering") or self.kernel != "auto" or self.relaxed is not None:
+            raise InputError(
+                "expected a base without relaxed=, with sampler 'auto' or 'tempering' and its own moves, got "
+                f"sampler={self.sampler!r} and kernel={self.kernel!r}; leave these out"
+            )
+        return base_of(self.base, self.space)
+
     def keeper(self) -> Keeper:
         """The writer and reader of the run's checkpoints."""
         method = f"{self.sampler} {self.kernels}"
-        model = None if self.checkpoint is None else model_identity(self.output_fn, self.relaxed)
+        model = None if self.checkpoint is None else model_identity(self.output_fn, self.relaxed, self.base)
         return Keeper(self.checkpoint, self.checked_space, method, model, self.checkpoint_every)
 
     @property
     def lm(self) -> CausalLM | None:
-        return self.output_fn if isinstance(self.output_fn, CausalLM) else None
+        """The language model whose own likelihood is sampled, over all of its sequences."""
+        return self.output_fn if isinstance(self.output_fn, CausalLM) and self.base is None else None
+
+    @property
+    def text_of(self) -> Callable[[Tensor], str] | None:
+        """An input as text: by `decode`, by the model's own tokenizer, or as a filled template."""
+        if self.decode is None and isinstance(self.checked_base, Templates):
+            return self.checked_base.text
+        sources = (self, self.lm, getattr(self.checked_base, "lm", None))
+        decode = next((one.decode for one in sources if one is not None and one.decode is not None), None)
+        return None if decode is None else lambda row: str(decode(row.flatten().tolist()))
 
     @property
     def output_name(self) -> str:
-        return "output" if self.lm is None else "negative log-likelihood (nats)"
+        language = isinstance(self.output_fn, CausalLM)
+        return "negative log-likelihood (nats)" if language else "output"
 
     @property
     def kernels(self) -> list[Kernel]:
+        if self.checked_base is not None:
+            return self.checked_base.kernels
         if self.lm is not None and self.sampler != "multicanonical" and self.kernel == "auto":
             return [Suffix()]  # needs token likelihoods, which a flat histogram does not use
         return kernels_of(self.kernel)
@@ -158,6 +194,8 @@ class Question:
 
     @property
     def checked_space(self) -> InputSpace:
+        if self.checked_base is not None:
+            return self.checked_base.space
         if (self.lm is None) == (self.space is None):
             raise InputError(
                 "expected an InputSpace with an output function, and none with a CausalLM, which has its "
@@ -168,8 +206,13 @@ class Question:
         if space.log_size == 0.0:
             raise InputError(
                 f"expected a space of at least two inputs, got one point (shape {space.shape}, "
-                f"{space.values} value(s), {space.sites} free position(s)); free more positions or allow "
+                f"{space.choices} value(s), {space.sites} free position(s)); free more positions or allow "
                 "more values"
+            )
+        if space.end is not None and (self.lm is None or self.sampler == "multicanonical"):
+            raise InputError(
+                "expected a CausalLM for sequences that end, got a function or sampler that changes one "
+                "position at a time; leave `end` out, or pass base= with a language model that has it"
             )
         return space
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from assay.storage import storable
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
 
 
 @storable("omniinput.Representatives")
@@ -29,7 +30,7 @@ class Representatives:
     outputs: Array
     log_weights: Array
     keys: Array
-    index: NDArray[np.int64]
+    index: Index
     discarded: Array
 
     @classmethod
@@ -58,14 +59,12 @@ class Representatives:
         columns = {"outputs", "log_weights", "keys", "index", "discarded"}
         return cls(**{name: value.numpy() if name in columns else value for name, value in state.items()})
 
-    def admits(self, index: NDArray[np.int64], keys: Array) -> NDArray[np.bool_]:
+    def admits(self, index: Index, keys: Array) -> NDArray[np.bool_]:
         """Which candidates could stay; a cheap filter before their inputs are copied."""
         inside = (index >= 0) & (index < self.bins)
         return np.asarray(inside & (keys > self.discarded[index.clip(0, self.bins - 1)]))
 
-    def offer(
-        self, sites: Tensor, outputs: Array, log_weights: Array, keys: Array, index: NDArray[np.int64]
-    ) -> None:
+    def offer(self, sites: Tensor, outputs: Array, log_weights: Array, keys: Array, index: Index) -> None:
         """Candidates with keys (see `keys_of`) and bins; those outside the bins are ignored."""
         admitted = self.admits(index, keys)
         if not admitted.any():
@@ -80,13 +79,45 @@ class Representatives:
                 (self.index, index),
             )
         ]
-        order = np.lexsort((-columns[2], columns[3]))
-        sorted_index = columns[3][order]
-        rank = np.arange(len(order)) - np.searchsorted(sorted_index, sorted_index)
-        stays, goes = order[rank < self.keep], order[rank >= self.keep]
+        stays, goes = self._parted(columns[2], columns[3])
         np.maximum.at(self.discarded, columns[3][goes], columns[2][goes])
         self.sites = all_sites[torch.from_numpy(stays)]
         self.outputs, self.log_weights, self.keys, self.index = (column[stays] for column in columns)
+
+    def winners(
+        self, log_weights: Array, counts: Array, generator: np.random.Generator
+    ) -> tuple[Index, Index, Array]:
+        """Which of many equal candidates stay, without a key for each: their rows, bins and keys.
+
+        counts (rows, bins) are numbers of candidates of one weight. The keys of n equal candidates in
+        descending order are those of an exponential race with n, n - 1, ... runners, so that only the first
+        few of those that could stay are drawn. What loses counts as rejected.
+        """
+        row, index = np.nonzero(counts)
+        runners = counts[row, index]
+        arrivals = generator.exponential(size=len(row)) / runners
+        first = log_weights[row] - np.log(arrivals)
+        could = np.flatnonzero(first > self.discarded[index])
+        row, index, runners = row[could], index[could], runners[could]
+        later = generator.exponential(size=(len(row), self.keep))
+        left = runners[:, None] - np.arange(1, self.keep + 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gaps = np.where(left > 0, later / left, np.inf)
+        times = np.concatenate([arrivals[could, None], gaps], axis=1).cumsum(axis=1)
+        keys = log_weights[row][:, None] - np.log(times)
+        pair, _ = inside = np.nonzero(keys > self.discarded[index][:, None])
+        row, index, keys = row[pair], index[pair], keys[inside]
+        stays, _ = self._parted(np.concatenate([self.keys, keys]), np.concatenate([self.index, index]))
+        new = stays[stays >= len(self.keys)] - len(self.keys)
+        lost = np.setdiff1d(np.arange(len(keys)), new)
+        np.maximum.at(self.discarded, index[lost], keys[lost])
+        return row[new], index[new], keys[new]
+
+    def _parted(self, keys: Array, index: Index) -> tuple[Index, Index]:
+        """Those with the largest keys of every bin, and the others."""
+        order = np.lexsort((-keys, index))
+        rank = np.arange(len(order)) - np.searchsorted(index[order], index[order])
+        return order[rank < self.keep], order[rank >= self.keep]
 
     def evaluated(self) -> tuple[Tensor, Tensor]:
         """The kept inputs and their outputs."""

@@ -5,12 +5,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from numpy.typing import ArrayLike
+from torch import Tensor
 
 from assay.engine import checked_engine, mapped, progress
 from assay.errors import InputError
+from assay.omniinput.sampling.bases import Base
 from assay.omniinput.sampling.checkpoint import Keeper, Run
 from assay.omniinput.sampling.density_estimate import LEAST_BLOCKS
 from assay.omniinput.sampling.distribution import OutputDistribution
+from assay.omniinput.sampling.forecast import forecast as forecast_of
 from assay.omniinput.sampling.joined_ladders import pooled
 from assay.omniinput.sampling.kernels.chain import Kernel
 from assay.omniinput.sampling.language_model import CausalLM
@@ -23,6 +26,7 @@ def sample_outputs(
     output_fn: OutputFunction | CausalLM,
     space: InputSpace | None = None,
     *,
+    base: Base | CausalLM | Tensor | None = None,
     bins: ArrayLike | int | None = None,
     budget: int | None = None,
     seconds: float | None = None,
@@ -40,6 +44,7 @@ def sample_outputs(
     checkpoint_every: float = 60.0,
     ladders: int = 1,
     engine: str = "here",
+    forecast: Callable[[str], object] | None = None,
 ) -> OutputDistribution:
     """How many of all possible inputs the model maps to each output value (paper section 2.1).
 
@@ -47,17 +52,22 @@ def sample_outputs(
     or how many bins to divide the outputs found into. Sampling ends after `budget` model evaluations (default
     200,000) or `seconds`, whichever comes first. docs/input-space.md explains samplers, kernels, `relaxed`,
     `squash`, checkpoints (the result is that of an uninterrupted run) and `ladders`: independent runs that
-    share the budget. The result depends on seed and ladders, not on the `engine` they run on.
+    share the budget. The result depends on seed and ladders, not on the `engine` they run on. With a `base`,
+    inputs are as likely as it says instead of all equally likely: a language model, `TextsOf` one at a
+    temperature, `Templates`, or weights (sites, values) for the space. `forecast`, such as print, is called
+    with a sentence about time and memory before the work begins.
 
     If sampling must stop, the error's `partial` is the distribution so far. The paper samples by tempering
     with single-site moves and reweights on the reported bins, which is biased: docs/papers/omniinput.md.
     """
     question = Question(
-        output_fn=output_fn, space=space, bins=bins, budget=budget, seconds=seconds, seed=seed,
+        output_fn=output_fn, space=space, base=base, bins=bins, budget=budget, seconds=seconds, seed=seed,
         sampler=sampler, kernel=kernel, relaxed=relaxed, squash=squash, ensembles=ensembles,
         replicas=replicas, swap_every=swap_every, keep=keep, decode=decode, checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
     )  # fmt: skip
+    if forecast is not None:
+        forecast(str(forecast_of(question)))
     if at_least(1, "ladders", ladders) > 1:
         parts = question.split(ladders)
         return pooled(list(mapped(answer, parts, engine, description="ladders", total=ladders)))
@@ -76,8 +86,9 @@ def answer(question: Question) -> OutputDistribution:
             error.partial = question.squashing.undone(error.partial, edges)
         raise
     found = question.squashing.undone(found, edges)
-    named = dataclasses.replace(found, output_name=question.output_name)
-    return named if question.decode is None else _with_texts(named, question.decode)
+    scale = found.normalisation if question.checked_base is None else "base"
+    named = dataclasses.replace(found, output_name=question.output_name, normalisation=scale)
+    return named if question.text_of is None else _with_texts(named, question.text_of)
 
 
 def _finished(run: Run, keeper: Keeper) -> OutputDistribution:
@@ -121,6 +132,6 @@ def _range(seen: tuple[float, float] | None) -> str:
     return "other values" if seen is None else f"{seen[0]:.4g} and {seen[1]:.4g}"
 
 
-def _with_texts(dist: OutputDistribution, decode: Callable[[list[int]], str]) -> OutputDistribution:
-    texts = [decode(row.flatten().tolist()) for row in dist.kept.inputs]
+def _with_texts(dist: OutputDistribution, text_of: Callable[[Tensor], str]) -> OutputDistribution:
+    texts = [text_of(row) for row in dist.kept.inputs]
     return dataclasses.replace(dist, kept=dataclasses.replace(dist.kept, texts=texts))

@@ -24,6 +24,6 @@ class Block:
         start = (place * (sites - length + 1)).long()
         place_of = torch.arange(sites)
         inside = (place_of >= start) & (place_of < start + length)
-        fresh = torch.randint(problem.space.values, (rows, sites), generator=generator)
+        fresh = torch.randint(problem.space.choices, (rows, sites), generator=generator)
         proposed = torch.where(inside, fresh, state.sites)
         return metropolis_hastings(state, proposed, problem(proposed), 0.0, target, generator)

@@ -112,13 +112,24 @@ def metropolis_hastings(
     target: Target,
     generator: torch.Generator,
 ) -> tuple[State, Info]:
-    """Accept each row with min(1, exp(log target ratio + log_hastings))."""
+    """Accept each row with min(1, exp(log target ratio + log_hastings)).
+
+    Where inputs come from a base, extras["log_base"] is ln of the probability of every site in it, and the
+    target is the product of both.
+    """
     gain = target.log_weight(evaluation.outputs) - target.log_weight(state.outputs)
     log_ratio = gain.numpy() + np.asarray(log_hastings)
+    if "log_base" in evaluation.extras:
+        log_ratio += base_gain(state, evaluation).numpy()
     probability = np.exp(np.minimum(log_ratio, 0.0))
     uniform = torch.rand(len(probability), dtype=torch.float64, generator=generator).numpy()
     accepted = torch.from_numpy(uniform < probability)
     return chosen(accepted, proposed, evaluation, state), Info(accepted, torch.from_numpy(probability))
+
+
+def base_gain(state: State, evaluation: Evaluation) -> Tensor:
+    """ln of how much likelier the proposal is than the state in the base that inputs come from."""
+    return evaluation.extras["log_base"].sum(dim=1) - state.extras["log_base"].sum(dim=1)
 
 
 def chosen(accepted: Tensor, proposed: Tensor, evaluation: Evaluation, state: State) -> State:

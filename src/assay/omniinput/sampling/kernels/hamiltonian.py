@@ -48,7 +48,7 @@ class Hamiltonian:
     def step(
         self, state: State, target: Target, problem: Problem, generator: torch.Generator, groups: int = 1
     ) -> tuple[State, Info]:
-        rows, values = len(state.sites), problem.space.values
+        rows, values = len(state.sites), problem.space.choices
         angle = self._angles(rows, groups) * (1 - 0.2 * torch.rand(rows, 1, generator=generator))
         turn, cross = angle.cos(), angle.sin()
         place = _placed(state.sites, values, generator)

@@ -21,7 +21,7 @@ class Informed:
     def step(
         self, state: State, target: Target, problem: Problem, generator: torch.Generator, groups: int = 1
     ) -> tuple[State, Info]:
-        values = problem.space.values
+        values = problem.space.choices
         forward = _log_choice(state, target, values)
         choice = torch.multinomial(forward.exp(), 1, generator=generator)
         site, value = choice // values, choice % values

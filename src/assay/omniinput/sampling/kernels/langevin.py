@@ -28,7 +28,7 @@ class Langevin:
         self, state: State, target: Target, problem: Problem, generator: torch.Generator, groups: int = 1
     ) -> tuple[State, Info]:
         rows, sites = state.sites.shape
-        values = problem.space.values
+        values = problem.space.choices
         subset = torch.randperm(sites, generator=generator)[: self.most_sites]
         forward = self._log_choice(_at(state, subset), target, values)
         drawn = torch.multinomial(forward.exp().reshape(-1, values), 1, generator=generator)

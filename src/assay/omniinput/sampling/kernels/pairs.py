@@ -197,7 +197,7 @@ def uniform_site(
     """The move before anything is learned: one site of every row is redrawn uniformly."""
     rows, sites = state.sites.shape
     site = torch.randint(sites, (rows, 1), generator=generator)
-    drawn = torch.randint(problem.space.values, (rows, 1), generator=generator)
+    drawn = torch.randint(problem.space.choices, (rows, 1), generator=generator)
     proposed = state.sites.scatter(1, site, drawn)
     return metropolis_hastings(state, proposed, problem(proposed), 0.0, target, generator)
 

@@ -24,7 +24,7 @@ class Shift:
     ) -> tuple[State, Info]:
         rows, sites = state.sites.shape
         out, into = torch.randint(sites, (2, rows, 1), generator=generator)
-        fresh = torch.randint(problem.space.values, (rows, 1), generator=generator)
+        fresh = torch.randint(problem.space.choices, (rows, 1), generator=generator)
         place = torch.arange(sites)
         forward = (place >= out) & (place < into)
         backward = (place <= out) & (place > into)

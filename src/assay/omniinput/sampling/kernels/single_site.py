@@ -18,7 +18,7 @@ class SingleSite:
         self, state: State, target: Target, problem: Problem, generator: torch.Generator, groups: int = 1
     ) -> tuple[State, Info]:
         rows, sites = state.sites.shape
-        values = problem.space.values
+        values = problem.space.choices
         site = torch.randint(sites, (rows, 1), generator=generator)
         change = torch.randint(1, values, (rows, 1), generator=generator)
         proposed = state.sites.scatter(1, site, (state.sites.gather(1, site) + change) % values)

@@ -5,6 +5,7 @@ the target cancels: ln acceptance = sum over redrawn t of ln S_t(x') - ln S_t(x)
 p(v | x_<t)^beta over tokens v. It is always accepted at beta 0 and 1. The paper has no such move.
 """
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.omniinput.sampling.kernels.chain import Info, State, Target, chosen
-from assay.omniinput.sampling.language_model import CausalLM, drawn_tokens, log_normalisers
+from assay.omniinput.sampling.language_model import CausalLM
 from assay.omniinput.sampling.problem import Evaluation, Problem
 
 
@@ -27,6 +28,10 @@ class LanguageProblem(Problem):
     lm: CausalLM = field(kw_only=True)
     betas: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
 
+    def clock(self) -> AbstractContextManager[None]:
+        """Entered around calls of the model, whose time is counted; that of sums over tokens is not."""
+        return self.timed(0)
+
     def prepare(self, betas: NDArray[np.float64]) -> bool:
         self.betas = torch.from_numpy(betas)
         return True
@@ -37,40 +42,47 @@ class LanguageProblem(Problem):
         beta = float(self.betas[0])
         if beta == 0.0:
             return sites
-        betas = torch.full((count,), beta, dtype=torch.float64)
-        return self.redrawn(sites, torch.zeros(sites.shape, dtype=torch.float64), 0, betas, generator)[0]
+        own = torch.zeros(count, dtype=torch.int64)
+        return self.redrawn(sites, torch.zeros(sites.shape, dtype=torch.float64), 0, own, generator)[0]
 
     def __call__(self, sites: Tensor) -> Evaluation:
-        with self.timed(len(sites)):
-            log_probs = self.lm.log_probabilities(sites)
-        token_log_probs = log_probs.gather(2, sites[:, :, None])[:, :, 0].double()
-        extras = {"token_log_probs": token_log_probs, "normalisers": log_normalisers(log_probs, self.betas)}
+        self.evaluations += len(sites)
+        token_log_probs, normalisers = self.lm.scored(sites, self.betas, self.clock)
+        extras = {"token_log_probs": token_log_probs, "normalisers": normalisers}
         return Evaluation(-token_log_probs.sum(dim=1), extras)
 
     def redrawn(
-        self, sites: Tensor, token_log_probs: Tensor, cut: int, betas: Tensor, generator: torch.Generator
+        self, sites: Tensor, token_log_probs: Tensor, cut: int, own: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Tokens and their log-probabilities, drawn from `cut` on at each row's beta; ln S_t(beta) of those.
+        """Tokens and their log-probabilities, drawn from `cut` on at the beta with number `own` of each row;
+        ln S_t(beta) of the new positions at every beta.
 
         The prefix goes through the model in one call, each new token in one more.
         """
-        new, scored = sites.clone(), []
-        with self.timed(len(sites)):
-            log_probs, cache = self.lm.begin(len(sites))
+        new, token_log_probs = sites.clone(), token_log_probs.clone()
+        normalisers = torch.empty(len(sites), self.lm.length - cut, len(self.betas), dtype=torch.float64)
+        for part in torch.split(torch.arange(len(sites)), self.lm.most_rows):
+            found = self._drawn_suffix(new[part], cut, own[part], generator)
+            new[part, cut:], token_log_probs[part, cut:], normalisers[part] = found
+        return new, token_log_probs, normalisers
+
+    def _drawn_suffix(
+        self, sites: Tensor, cut: int, own: Tensor, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        tokens, log_probs, normalisers = [], [], []
+        self.evaluations += len(sites)
+        following, cache = self.lm.begin(len(sites), self.clock)
         if cut > 0:
-            with self.timed(0):
-                prefix, cache = self.lm.feed(sites[:, :cut], cache)
-            log_probs = prefix[:, -1]
+            following, cache = self.lm.feed(sites[:, :cut], cache, self.clock)
         for place in range(cut, self.lm.length):
-            new[:, place : place + 1] = token = drawn_tokens(log_probs, betas, generator)
-            scored.append(log_probs)
+            weighed = following.weighed(self.betas, own)
+            token = weighed.drawn(generator)
+            tokens.append(token)
+            log_probs.append(following.of(token))
+            normalisers.append(weighed.log_normalisers)
             if place + 1 < self.lm.length:
-                with self.timed(0):
-                    following, cache = self.lm.feed(token, cache)
-                log_probs = following[:, 0]
-        drawn = torch.stack(scored, dim=1)
-        fresh = drawn.gather(2, new[:, cut:, None])[:, :, 0].double()
-        return new, torch.cat([token_log_probs[:, :cut], fresh], dim=1), log_normalisers(drawn, self.betas)
+                following, cache = self.lm.feed(token[:, None], cache, self.clock)
+        return torch.stack(tokens, 1), torch.stack(log_probs, 1), torch.stack(normalisers, 1)
 
 
 @dataclass(frozen=True)
@@ -85,13 +97,12 @@ class Suffix:
         assert isinstance(problem, LanguageProblem)
         rows, length = state.sites.shape
         cut = int(torch.randint(length, (), generator=generator))
-        row_betas = problem.betas.repeat(groups)
+        rung = torch.arange(rows) % len(problem.betas)
         new, token_log_probs, fresh = problem.redrawn(
-            state.sites, state.extras["token_log_probs"], cut, row_betas, generator
+            state.sites, state.extras["token_log_probs"], cut, rung, generator
         )
         old = state.extras["normalisers"]
         normalisers = torch.cat([old[:, :cut], fresh], dim=1)
-        rung = torch.arange(rows) % len(problem.betas)
         gain = (normalisers - old)[torch.arange(rows), :, rung].sum(dim=1)
         probability = gain.clamp(max=0.0).exp()
         accepted = torch.rand(rows, dtype=torch.float64, generator=generator) < probability

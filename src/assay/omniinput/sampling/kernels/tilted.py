@@ -32,7 +32,7 @@ class Tilted:
     def step(
         self, state: State, target: Target, problem: Problem, generator: torch.Generator, groups: int = 1
     ) -> tuple[State, Info]:
-        (rows, sites), values = state.sites.shape, problem.space.values
+        (rows, sites), values = state.sites.shape, problem.space.choices
         part = float(sites) ** -(torch.rand(rows, 1, generator=generator) ** 4)
         inside = torch.rand(rows, sites, generator=generator) < part
         choice = _ordered if state.extras["slopes"].shape[2] == 1 else _unordered

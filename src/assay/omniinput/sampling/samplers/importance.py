@@ -32,20 +32,21 @@ from assay.omniinput.sampling.density_estimate import (
 )
 from assay.omniinput.sampling.distribution import OutputDistribution
 from assay.omniinput.sampling.kernels.suffix import LanguageProblem
-from assay.omniinput.sampling.ladder_record import bin_index
-from assay.omniinput.sampling.language_model import drawn_tokens, log_normalisers
 from assay.omniinput.sampling.lookahead import Lookahead
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.problem import Evaluated
-from assay.omniinput.sampling.representatives import Representatives, keys_of
+from assay.omniinput.sampling.representatives import Representatives
+from assay.omniinput.sampling.samplers.last_token import LastToken
 from assay.omniinput.sampling.samplers.particles import Draw, effective_particles, resampled
 from assay.omniinput.sampling.samplers.proposal_betas import PILOT_BETAS, proposal_betas
 from assay.omniinput.sampling.time_blocks import TimeBlocks
+from assay.omniinput.sampling.vocabulary import NextTokens, Tilt
 
 Array = NDArray[np.float64]
 
 PILOT_SHARE = 0.1  # of the budget: half to choose the betas, half to learn the lookahead for them
 BATCH, RESAMPLED_BATCH = 256, 1024
+BATCHES = 60  # at least, in a whole run, so that its errors can be told and it ends on time
 LEAST_PARTICLES = 0.5  # effective share of the sequences of one beta, under which they are resampled
 LEAST_GROUP = 16  # sequences per beta and batch; fewer are not resampled
 MOST_RESAMPLINGS = 1.0  # per sequence and beta in the pilot; above it resampling stays on
@@ -82,7 +83,7 @@ class Importance:
     def begin(self) -> None:
         """Start with an empty lookahead."""
         space = self.problem.lm.space
-        self.lookahead = Lookahead.none(len(self.proposals), space.sites - 1, space.values)
+        self.lookahead = Lookahead.none(len(self.proposals), space.sites - 1, space.choices)
 
     @property
     def rows(self) -> int:
@@ -91,9 +92,9 @@ class Importance:
 
     def _rows(self, resampling: bool) -> int:
         """The same number at every beta, so that the shares a_j are exact."""
-        total = RESAMPLED_BATCH if resampling else BATCH
-        if self.budget.evaluations is not None:
-            total = min(total, max(1, int(self.budget.evaluations * self.share) // 60))
+        total = min(RESAMPLED_BATCH if resampling else BATCH, self.problem.lm.most_rows)
+        affordable = self.budget.affordable(self.problem.evaluations)
+        total = min(total, max(1, int(affordable * self.share) // BATCHES))
         each = max(1, total // len(self.proposals))
         return each * len(self.proposals)
 
@@ -132,52 +133,58 @@ class Importance:
     def _draw(self) -> Draw:
         """Prefixes at the row's beta, with their mixture weight over all betas (in units of the space)."""
         lm, rows, count = self.problem.lm, self.rows, len(self.proposals)
-        betas = torch.from_numpy(self.proposals)
+        betas, clock = torch.from_numpy(self.proposals), self.problem.clock
         own = torch.arange(count).repeat_interleave(rows // count)
-        own_betas = betas[own, None].float()
         every = torch.arange(rows)
         # The lookahead learns from normalisers at every beta, which cost as much as a small model.
         thorough = self.piloting or not self.resampling
-        log_psi = self._log_psi_table()
         tokens = torch.empty(rows, lm.length - 1, dtype=torch.int64)
         log_likelihood = torch.zeros(rows, dtype=torch.float64)
         log_q = torch.zeros(rows, count, dtype=torch.float64)
         log_weight = torch.zeros(rows, dtype=torch.float64)  # of the sequence so far, at its own beta
-        normalisers = torch.empty(rows, lm.length, count, dtype=torch.float64)
-        with self.problem.timed(rows):
-            log_probs, cache = lm.begin(rows)
+        normalisers = torch.empty(rows, lm.length, count if thorough else 1, dtype=torch.float64)
+        self.problem.evaluations += rows
+        following, cache = lm.begin(rows, clock)
         for place in range(lm.length - 1):
-            psi = log_psi[:, place]
-            if thorough:
-                normalisers[:, place] = log_normalisers(log_probs, betas, psi)
-                log_weight += normalisers[every, place, own]
-            else:
-                log_weight += torch.logsumexp(log_probs * own_betas + psi[own], dim=1)
+            weighed = following.weighed(betas, own, self._tilt(place, following), every=thorough)
+            normalisers[:, place] = weighed.log_normalisers
+            log_weight += normalisers[every, place, own if thorough else 0]
             if self.resampling and place and (origin := self._resample(log_weight)) is not None:
-                tokens, log_likelihood, log_probs = tokens[origin], log_likelihood[origin], log_probs[origin]
-                normalisers = normalisers[origin] if thorough else normalisers
-                with self.problem.timed(0):
-                    cache = lm.picked(cache, origin, tokens[:, :place])
-            token = drawn_tokens(log_probs, betas[own], self.generator, psi[own])
-            chosen = log_probs.gather(1, token)[:, 0].double()
-            ahead = psi[:, token[:, 0]].T
+                tokens, log_likelihood, weighed = (
+                    tokens[origin],
+                    log_likelihood[origin],
+                    weighed.picked(origin),
+                )
+                normalisers = normalisers[origin]
+                cache = lm.picked(cache, origin, tokens[:, :place], clock)
+            token = weighed.drawn(self.generator)
+            chosen, ahead = weighed.tokens.of(token), weighed.ahead(token)
             if not self.resampling:
                 log_q += chosen[:, None] * betas + ahead - normalisers[:, place]
             log_weight -= ahead[every, own]
             log_likelihood += chosen
-            tokens[:, place] = token[:, 0]
-            with self.problem.timed(0):
-                after, cache = lm.feed(token, cache)
-            log_probs = after[:, 0]
+            tokens[:, place] = token
+            del weighed
+            following, cache = lm.feed(token[:, None], cache, clock)
         if thorough:
-            normalisers[:, -1] = log_normalisers(log_probs, betas)
+            normalisers[:, -1] = following.log_normalisers(betas)
         if self.resampling:
             log_weights = self._resampled_weights(log_likelihood.numpy(), log_weight.numpy())
         else:
             log_weights = np.log(count) - torch.logsumexp(log_q, dim=1).numpy()
         log_weights = log_weights - lm.space.log_size
-        following = normalisers[:, 1:] if thorough else None
-        return Draw(tokens, -log_likelihood.numpy(), log_weights, log_probs, following)
+        return Draw(
+            tokens, -log_likelihood.numpy(), log_weights, following, normalisers[:, 1:] if thorough else None
+        )
+
+    def _tilt(self, place: int, following: NextTokens) -> Tilt | None:
+        """psi of every token at a position, written out for as long as the position takes."""
+        assert self.lookahead is not None
+        if not self.lookahead.batches:
+            return None
+        if self._log_psi is None:
+            self._log_psi = self.lookahead.log_values().float()
+        return Tilt(self._log_psi[:, place][:, self.lookahead.entry].to(following.logits.device))
 
     def _resample(self, log_weight: torch.Tensor) -> torch.Tensor | None:
         """The row that each row continues from; weights of resampled betas become equal in `log_weight`."""
@@ -206,13 +213,6 @@ class Importance:
         exponents = log_likelihood[:, None] * self.proposals - known
         trust = exponents[np.arange(len(log_weight)), own] - logsumexp(exponents, axis=1)
         return np.asarray(np.log(count) + log_weight + trust - self.proposals[own] * log_likelihood)
-
-    def _log_psi_table(self) -> torch.Tensor:
-        """ln psi in single precision, (betas, length - 1, values)."""
-        assert self.lookahead is not None
-        if self._log_psi is None:
-            self._log_psi = self.lookahead.log_values().float().expand(-1, -1, self.problem.lm.values)
-        return self._log_psi
 
     def _choose_proposals(self) -> None:
         """Choose the bins, if none were given, and the betas that cover them."""
@@ -244,13 +244,8 @@ class Importance:
     def _add(self, draw: Draw) -> None:
         """Add all last tokens to the histogram; offer every complete sequence as a representative input."""
         assert self.edges is not None
-        assert self.representatives is not None
-        rows, values = draw.last.shape
-        bins = len(self.edges) - 1
-        outputs = draw.outputs[:, None] - draw.last.double().numpy()
-        index = bin_index(outputs.ravel(), self.edges)
-        place = np.repeat(np.arange(rows), values) * bins + index
-        counts = np.bincount(place[index >= 0], minlength=rows * bins).reshape(rows, bins)
+        last = LastToken(draw, self.edges)
+        counts = last.counts()
         with np.errstate(divide="ignore"):
             contributions = draw.log_weights[:, None] + np.log(counts)
         together = logsumexp(contributions, axis=0)
@@ -261,24 +256,23 @@ class Importance:
                 "bins": together,
                 "squares": squares,
                 "batches": np.zeros(()),
-                "inputs": np.asarray(logsumexp(draw.log_weights) + np.log(values)),
+                "inputs": np.asarray(logsumexp(draw.log_weights + np.log(draw.completions))),
                 "likelihood": np.asarray(logsumexp(draw.log_weights - draw.outputs)),
-                "rows": np.asarray(np.log(rows)),
+                "rows": np.asarray(np.log(len(counts))),
             }
         )
-        self.draws += rows
-        self._offer(draw, outputs, index)
+        self.draws += len(counts)
+        self._offer(draw, last, counts)
 
-    def _offer(self, draw: Draw, outputs: Array, index: NDArray[np.int64]) -> None:
+    def _offer(self, draw: Draw, last: LastToken, counts: Array) -> None:
         assert self.representatives is not None
-        values = draw.last.shape[1]
-        log_weights = np.repeat(draw.log_weights, values)
-        keys = keys_of(log_weights, self.generator)
-        admitted = np.flatnonzero(self.representatives.admits(index, keys))
-        prefixes = draw.prefixes[torch.from_numpy(admitted // values)]
-        sites = torch.cat([prefixes, torch.from_numpy(admitted % values)[:, None]], dim=1)
-        flat = outputs.ravel()[admitted]
-        self.representatives.offer(sites, flat, log_weights[admitted], keys[admitted], index[admitted])
+        generator = np.random.default_rng(int(torch.randint(2**62, (), generator=self.generator)))
+        rows, bins, keys = self.representatives.winners(draw.log_weights, counts, generator)
+        tokens = last.chosen(rows, bins, generator)
+        chosen = torch.from_numpy(rows)
+        sites = torch.cat([draw.prefixes[chosen], tokens[:, None]], dim=1)
+        outputs = draw.outputs[rows] - draw.last.picked(chosen).of(tokens).numpy()
+        self.representatives.offer(sites, outputs, draw.log_weights[rows], keys, bins)
 
     def estimate(self) -> DensityEstimate:
         """Log density with its error over blocks of draws; odd and even blocks are the two ensembles."""
@@ -318,12 +312,15 @@ class Importance:
         return float(np.interp(1.0, PILOT_BETAS, self._pilot_means()))
 
     def anchors(self) -> tuple[float, float]:
-        """How far, in nats, ln sum w is from the number of inputs and ln sum w e^-z from its known value."""
+        """How far, in nats, ln sum w is from the number of inputs and ln sum w e^-z from its known value.
+
+        The latter is NaN if the value is not known.
+        """
         blocks = self.blocks.whole()
         rows = logsumexp(blocks["rows"])
         lm = self.problem.lm
         likelihood = logsumexp(blocks["likelihood"]) - rows + lm.space.log_size
-        known = lm.log_total_likelihood
+        known = np.nan if lm.log_total_likelihood is None else lm.log_total_likelihood
         return float(logsumexp(blocks["inputs"]) - rows), float(likelihood - known)
 
     seen: ClassVar[None] = None  # it keeps weights, not visits

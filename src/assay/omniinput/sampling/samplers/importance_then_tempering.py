@@ -86,9 +86,10 @@ class ImportanceThenTempering:
         """
         run = Tempering(self.problem, self.kernels, self.plan, self.budget, self.generator)
         weak = self._weak_bins()
-        edges = self.importance.edges
-        if edges is not None and len(weak) and edges[weak[-1] + 1] < self.importance.mean_at_one():
-            run.anchor = Anchor(1.0, self.problem.lm.log_total_likelihood - self.problem.space.log_size)
+        edges, known = self.importance.edges, self.problem.lm.log_total_likelihood
+        low = edges is not None and len(weak) and edges[weak[-1] + 1] < self.importance.mean_at_one()
+        if low and known is not None:
+            run.anchor = Anchor(1.0, known - self.problem.space.log_size)
         run.spent_before = self.budget.fraction(self.problem.evaluations)
         return run
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from assay.omniinput.sampling.problem import Evaluated
+from assay.omniinput.sampling.vocabulary import NextTokens
 
 Array = NDArray[np.float64]
 
@@ -22,15 +23,22 @@ class Draw:
     prefixes: torch.Tensor
     outputs: Array  # negative log-likelihood of the prefix
     log_weights: Array  # of the prefix, divided by the number of inputs
-    last: torch.Tensor  # (rows, values) log-probabilities of the last token
+    last: NextTokens  # what may come last
     following: torch.Tensor | None  # (rows, length - 1, betas) ln S of what follows each token of the prefix
 
+    @property
+    def completions(self) -> Array:
+        """How many inputs each prefix is the beginning of."""
+        every = torch.full((len(self.prefixes),), self.last.values)
+        return self.last.unless_ended(every, 1).double().numpy()
+
     def examples(self) -> Evaluated:
-        """Rows of all betas, with token 0 as their last token."""
+        """Rows of all betas, with token 0, or the end where that has come, as their last token."""
         rows = torch.linspace(0, len(self.prefixes) - 1, min(SAVED_ROWS, len(self.prefixes))).long()
-        first = torch.zeros(len(rows), 1, dtype=torch.int64)
-        outputs = torch.from_numpy(self.outputs)[rows] - self.last[rows, 0].double()
-        return torch.cat([self.prefixes[rows], first], dim=1), outputs
+        last = self.last.picked(rows)
+        token = last.unless_ended(torch.zeros(len(rows), dtype=torch.int64), last.end)
+        outputs = torch.from_numpy(self.outputs)[rows] - last.of(token)
+        return torch.cat([self.prefixes[rows], token[:, None]], dim=1), outputs
 
 
 def resampled(

@@ -23,4 +23,15 @@ def proposal_betas(betas: Array, means: Array, deviations: Array, low: float, hi
     count = int(np.clip(np.ceil((last - first) / SPACING) + 1, FEWEST_PROPOSALS, MOST_PROPOSALS))
     spread = np.interp(np.linspace(first, last, count), length, betas)
     spread[np.abs(spread) < NEAR_ZERO] = 0.0
-    return np.asarray(np.unique(np.concatenate([[0.0], spread.round(4)])))
+    return np.asarray(np.unique(np.concatenate([[0.0], on_grid(spread)])))
+
+
+def on_grid(betas: Array) -> Array:
+    """Rounded to multiples of a power of two of at most a quarter of the smallest step between betas.
+
+    Powers of probabilities at betas on a grid are products of one power (see vocabulary).
+    """
+    steps = np.diff(np.unique(betas))
+    exponent = np.floor(np.log2(steps.min() / 4)) if len(steps) else 0.0
+    unit = 2.0 ** np.clip(exponent, -12, 0)
+    return np.asarray((betas / unit).round() * unit)

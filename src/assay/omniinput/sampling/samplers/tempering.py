@@ -27,7 +27,8 @@ from assay.omniinput.sampling.kernels.chain import (
     init,
 )
 from assay.omniinput.sampling.ladder import Reach, Visit, first_ladder, grew, next_ladder
-from assay.omniinput.sampling.ladder_record import LadderRecord, fine_edges
+from assay.omniinput.sampling.ladder_record import LadderRecord
+from assay.omniinput.sampling.output_bins import fine_edges
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.problem import Evaluated, Problem, SamplingError
 from assay.omniinput.sampling.replica_exchange import RoundTrips, Rows, swap_rejections, swapped
@@ -171,7 +172,7 @@ class Tempering:
                 torch.cat([getattr(state, name) for state in kept]) for name in ("sites", "outputs")
             )
             for learner in [] if self.frozen else self.learners:
-                learner.watch(sites, found, len(self.betas), self.problem.space.values)
+                learner.watch(sites, found, len(self.betas), self.problem.space.choices)
             self.record.offer(sites, found.numpy(), self.generator)
         if not self.frozen:
             self._adapt_when_due()
@@ -228,7 +229,7 @@ class Tempering:
             assert self.turns is not None
             self.turns = self.turns.learned(len(self.betas))
             for learner in self.learners:
-                learner.learn(nearest, self.betas, self.problem.space.values, self.frozen)
+                learner.learn(nearest, self.betas, self.problem.space.choices, self.frozen)
         self._open_record(self.record.lowest, self.record.highest)
 
     def _late_means(self) -> tuple[Array, Array]:

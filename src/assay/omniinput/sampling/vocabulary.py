@@ -1,0 +1,336 @@
+"""The next token of every row of a batch: sums over the vocabulary and draws, where the logits are.
+
+A language model of today has 50,000 to 250,000 tokens, so that what is done once per token and temperature
+costs as much as the model. Here the logits stay on the model's device and in its precision. Blocks of rows
+that fit the processor's cache are raised to one inverse temperature after the other by multiplication, and a
+token is drawn by its cumulated probability in two steps (cell, then token), so that one random number serves
+a row. Nothing of size rows x vocabulary is copied or kept.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from assay.omniinput.sampling.problem import SamplingError
+
+CELL = 256  # tokens whose probabilities are added up before a draw
+AT_ONCE = 2**17  # entries x betas; with fewer, calls cost more than numbers
+CPU_BLOCK, DEVICE_BLOCK = 2**19, 2**25  # entries that are worked on at once
+FINEST = 4096  # betas that are multiples of 1 / FINEST share powers
+MOST_PRODUCTS = 16  # a power is a product of at most so many smaller ones; beyond it, rounding would add up
+
+
+@dataclass(frozen=True)
+class Tilt:
+    """psi(v) for each of K betas, by which the probabilities of a position are multiplied: (K, values)."""
+
+    log_psi: Tensor
+
+    @cached_property
+    def top(self) -> Tensor:
+        return self.log_psi.amax(dim=1)
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """psi, scaled so that the largest is one."""
+        return (self.log_psi - self.top[:, None]).exp()
+
+    def of(self, tokens: Tensor) -> Tensor:
+        """ln psi of these tokens at every beta, (rows, K), in double precision."""
+        return self.log_psi[:, tokens.to(self.log_psi.device)].T.to("cpu", torch.float64)
+
+
+@dataclass(frozen=True)
+class NextTokens:
+    """What may follow each row: logits (distinct rows, values), and which of them each row of the batch has.
+
+    Rows with a common prefix share one row of logits. `log_totals` is ln sum exp of the logits, unless the
+    first token is free; then it is zero, and so are the logits. A row that has `ended` continues with `end`
+    and nothing else, which costs nothing.
+    """
+
+    logits: Tensor
+    log_totals: Tensor  # (distinct rows,), double, on the CPU
+    lows: Tensor  # smallest and largest logit of each distinct row, single, on the model's device
+    highs: Tensor
+    row: Tensor  # (rows,), on the CPU
+    ended: Tensor | None = None  # (rows,), on the CPU
+    end: int = -1
+
+    @classmethod
+    def after(
+        cls,
+        logits: Tensor,
+        row: Tensor | None = None,
+        allowed: Tensor | None = None,
+        ended: Tensor | None = None,
+        end: int = -1,
+    ) -> "NextTokens":
+        """Checked and normalised; an error if a logit is not finite. With `allowed`, of those tokens alone,
+        with their probabilities among all."""
+        totals = torch.empty(len(logits), dtype=torch.float64)
+        lows, highs = logits.amin(dim=1).float(), logits.amax(dim=1).float()
+        if not bool(torch.isfinite(lows + highs).all()):
+            raise SamplingError(
+                "expected finite next-token logits, got NaN or infinity; every sequence of the space needs a "
+                "finite likelihood, so give impossible tokens a very low logit instead of minus infinity"
+            )
+        for part in blocks(logits):
+            shifted = logits[part].float() - highs[part, None]
+            totals[part] = shifted.exp_().sum(dim=1).double().cpu()
+        totals = totals.log() + highs.double().cpu()
+        if allowed is not None:
+            logits = logits[:, allowed]
+            lows, highs = logits.amin(dim=1).float(), logits.amax(dim=1).float()
+        row = torch.arange(len(logits)) if row is None else row
+        return cls(logits, totals, lows, highs, row, ended, end)
+
+    @classmethod
+    def free(cls, values: int, rows: int, device: torch.device) -> "NextTokens":
+        """Every token has log "probability" zero: S(beta) = values, and no formula needs a special case."""
+        nothing = torch.zeros(1, device=device)
+        return cls(
+            torch.zeros(1, values, device=device),
+            torch.zeros(1, dtype=torch.float64),
+            nothing,
+            nothing,
+            torch.zeros(rows, dtype=torch.int64),
+        )
+
+    @property
+    def values(self) -> int:
+        return self.logits.shape[1]
+
+    def of(self, tokens: Tensor) -> Tensor:
+        """ln p of one token per row, (rows,), in double precision."""
+        device = self.logits.device
+        chosen = self.logits[self.row.to(device), tokens.to(device)]
+        return self.unless_ended(chosen.to("cpu", torch.float64) - self.log_totals[self.row])
+
+    def unless_ended(self, found: Tensor, otherwise: int = 0) -> Tensor:
+        """What was found per row; zero, or `otherwise`, for a row that has ended."""
+        if self.ended is None:
+            return found
+        return found.masked_fill(self.ended.reshape(-1, *[1] * (found.ndim - 1)), otherwise)
+
+    def picked(self, rows: Tensor) -> "NextTokens":
+        """For some rows, in this order."""
+        ended = None if self.ended is None else self.ended[rows]
+        return replace(self, row=self.row[rows], ended=ended)
+
+    def log_probs(self, rows: slice) -> Tensor:
+        """ln p of every token after some rows of the batch, (rows, values), single, on the model's device."""
+        distinct = self.row[rows].to(self.logits.device)
+        totals = self.log_totals[self.row[rows]].float().to(self.logits.device)
+        return self.logits[distinct].float() - totals[:, None]
+
+    def log_normalisers(self, betas: Tensor, tilt: Tilt | None = None) -> Tensor:
+        """ln S(beta) = ln sum_v p(v)^beta psi(v) for every row and beta: (rows, K), in double precision."""
+        return self.unless_ended(self._sums(betas, tilt, None)[self.row])
+
+    def weighed(self, betas: Tensor, own: Tensor, tilt: Tilt | None = None, every: bool = True) -> "Weighed":
+        """Ready to draw from p^beta psi / S(beta) at the beta with number `own` of each row.
+
+        With `every`, the normalisers of all betas come with it, otherwise those of the own betas alone.
+        """
+        pair_numbers, pair = torch.unique(self.row * len(betas) + own, return_inverse=True)
+        pairs = torch.stack([pair_numbers // len(betas), pair_numbers % len(betas)])
+        cells = torch.zeros(pairs.shape[1], -(-self.values // CELL), device=self.logits.device)
+        if every:
+            sums = self._sums(betas, tilt, (pairs, cells))[self.row]
+            return Weighed(self, betas, own, tilt, self.unless_ended(sums), cells, pair)
+        for part in blocks(self.logits, pairs.shape[1]):
+            row, which = (index.to(self.logits.device) for index in pairs[:, part])
+            weights = self._exponents(row, betas.to(self.logits.device)[which]).exp_()
+            if tilt is not None:
+                weights *= tilt.weights[which]
+            cells[part] = _cells(weights)
+        log_sums = cells.double().sum(dim=1).log().cpu() + self._offsets(pairs, betas, tilt)
+        found = self.unless_ended(log_sums[pair][:, None])
+        return Weighed(self, betas, own, tilt, found, cells, pair)
+
+    def _exponents(self, row: Tensor, betas: Tensor) -> Tensor:
+        """beta (logit - reference): zero where p^beta is largest, negative elsewhere."""
+        reference = torch.where(betas < 0, self.lows[row], self.highs[row])
+        return (self.logits[row].float() - reference[:, None]) * betas.float()[:, None]
+
+    def _offsets(self, pairs: Tensor, betas: Tensor, tilt: Tilt | None) -> Tensor:
+        """What the scaled sums of (row, beta) pairs lack: beta (reference - log total), and the scale of
+        psi."""
+        (row, which), lows, highs = pairs, self.lows.double().cpu(), self.highs.double().cpu()
+        beta = betas[which]
+        found = beta * (torch.where(beta < 0, lows[row], highs[row]) - self.log_totals[row])
+        return found if tilt is None else found + tilt.top.double().cpu()[which]
+
+    def _sums(self, betas: Tensor, tilt: Tilt | None, draw: tuple[Tensor, Tensor] | None) -> Tensor:
+        """ln S of every distinct row and beta; with `draw`, also the cells of (row, beta) pairs."""
+        count, device = len(betas), self.logits.device
+        sums = torch.empty(len(self.logits), count, device=device)
+        if self.logits.numel() * count <= AT_ONCE:
+            each = betas.float().to(device)
+            reference = torch.where(each < 0, self.lows[:, None], self.highs[:, None])
+            weights = (self.logits.float()[:, None] - reference[:, :, None]).mul_(each[:, None]).exp_()
+            if tilt is not None:
+                weights *= tilt.weights
+            sums = weights.sum(dim=2)
+            if draw is not None:
+                (row, which), cells = draw
+                cells[:] = _cells(weights[row.to(device), which.to(device)])
+        else:
+            self._sum_blocks(sums, betas, tilt, draw)
+        grid = torch.cartesian_prod(torch.arange(len(sums)), torch.arange(count)).T
+        return sums.double().log().cpu() + self._offsets(grid, betas, tilt).reshape(-1, count)
+
+    def _sum_blocks(
+        self, sums: Tensor, betas: Tensor, tilt: Tilt | None, draw: tuple[Tensor, Tensor] | None
+    ) -> None:
+        """Block by block, one beta after the other, so that memory stays that of the logits."""
+        device = self.logits.device
+        for part in blocks(self.logits):
+            logits = self.logits[part].float()
+            scratch = logits if tilt is None else torch.empty_like(logits)
+            mine = {} if draw is None else _pairs_of(part, draw[0])
+            for number, power in powers(logits, self.lows[part], self.highs[part], betas.numpy()):
+                weights = power if tilt is None else torch.mul(power, tilt.weights[number], out=scratch)
+                sums[part, number] = weights.sum(dim=1)
+                if draw is not None and number in mine:
+                    places, rows = mine[number]
+                    draw[1][places.to(device)] = _cells(weights[rows.to(device)])
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """Rows with the probabilities of their next token added up over cells of the vocabulary."""
+
+    tokens: NextTokens
+    betas: Tensor
+    own: Tensor
+    tilt: Tilt | None
+    log_normalisers: Tensor  # (rows, K), or (rows, 1) of the own betas alone
+    cells: Tensor  # (pairs of distinct row and beta, cells)
+    pair: Tensor
+
+    def drawn(self, generator: torch.Generator) -> Tensor:
+        """A token for every row, by the inverse of the cumulated probability: first its cell, then itself."""
+        device = self.cells.device
+        uniform = torch.rand(len(self.pair), dtype=torch.float64, generator=generator).to(device)
+        cumulated = self.cells[self.pair.to(device)].double().cumsum(dim=1)
+        target = uniform * cumulated[:, -1]
+        cell = _first_above(cumulated, target)
+        width = torch.arange(min(CELL, self.tokens.values), device=device)
+        place = (cell[:, None] * CELL + width).clamp(max=self.tokens.values - 1)
+        inside = self._weights(place)
+        inside[:, 1:] *= place.diff(dim=1) > 0  # the last cell may be shorter
+        below = torch.where(cell > 0, cumulated.gather(1, (cell - 1).clamp(min=0)[:, None])[:, 0], 0.0)
+        found = _first_above(inside.cumsum(dim=1), target - below)
+        token = place.gather(1, found[:, None])[:, 0].cpu()
+        return self.tokens.unless_ended(token, self.tokens.end)
+
+    def ahead(self, tokens: Tensor) -> Tensor:
+        """ln psi of drawn tokens at every beta, (rows, K)."""
+        if self.tilt is None:
+            return torch.zeros(len(tokens), len(self.betas), dtype=torch.float64)
+        return self.tokens.unless_ended(self.tilt.of(tokens))
+
+    def picked(self, rows: Tensor) -> "Weighed":
+        """For some rows, in this order; a row may occur several times."""
+        chosen = (self.own[rows], self.tilt, self.log_normalisers[rows], self.cells, self.pair[rows])
+        return Weighed(self.tokens.picked(rows), self.betas, *chosen)
+
+    def _weights(self, place: Tensor) -> Tensor:
+        """p^beta psi of some tokens per row, in the scale of the cells, in double precision."""
+        tokens, device = self.tokens, self.cells.device
+        row, which = tokens.row.to(device), self.own.to(device)
+        beta = self.betas.to(device)[which]
+        reference = torch.where(beta < 0, tokens.lows[row], tokens.highs[row])
+        logits = tokens.logits[row[:, None], place].float()
+        found = ((logits - reference[:, None]).double() * beta[:, None]).exp()
+        return found if self.tilt is None else found * self.tilt.weights[which[:, None], place]
+
+
+def blocks(logits: Tensor, rows: int | None = None) -> list[slice]:
+    """Slices of rows that can be worked on at once."""
+    entries = CPU_BLOCK if logits.device.type == "cpu" else DEVICE_BLOCK
+    size = max(1, entries // logits.shape[1])
+    rows = len(logits) if rows is None else rows
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def _first_above(cumulated: Tensor, target: Tensor) -> Tensor:
+    """The first index whose cumulated weight exceeds the target; one of weight zero is never found."""
+    most = torch.nextafter(cumulated[:, -1], torch.zeros((), dtype=torch.float64, device=target.device))
+    target = torch.minimum(target.clamp(min=0.0), most)
+    found = torch.searchsorted(cumulated, target[:, None].contiguous(), right=True)
+    return found[:, 0].clamp(max=cumulated.shape[1] - 1)
+
+
+def _cells(weights: Tensor) -> Tensor:
+    """Sums over cells of the vocabulary; the last cell may be shorter."""
+    whole = weights.shape[1] // CELL
+    found = [weights[:, : whole * CELL].reshape(len(weights), whole, CELL).sum(dim=2)]
+    if whole * CELL < weights.shape[1]:
+        found.append(weights[:, whole * CELL :].sum(dim=1, keepdim=True))
+    return torch.cat(found, dim=1)
+
+
+def _pairs_of(part: slice, pairs: Tensor) -> dict[int, tuple[Tensor, Tensor]]:
+    """By beta: the (row, beta) pairs, sorted by row, whose row lies in a block, and their rows in the
+    block."""
+    row, which = pairs[0].contiguous(), pairs[1]
+    first, last = torch.searchsorted(row, torch.tensor([part.start, part.stop])).tolist()
+    inside = which[first:last]
+    places = {int(number): first + (inside == number).nonzero()[:, 0] for number in torch.unique(inside)}
+    return {number: (place, row[place] - part.start) for number, place in places.items()}
+
+
+def powers(
+    logits: Tensor, lows: Tensor, highs: Tensor, betas: NDArray[np.float64]
+) -> Iterator[tuple[int, Tensor]]:
+    """The number of each beta and exp(beta (logit - reference)), each beta's from that of the one before.
+
+    The reference is the largest logit, the smallest for negative betas, so that no power exceeds one. The
+    tensor that is handed out is overwritten by the next.
+    """
+    unit = common_unit(betas)
+    for sign, reference in ((1.0, highs), (-1.0, lows)):
+        side = np.flatnonzero(sign * betas > 0)
+        if not len(side):
+            continue
+        below = (logits - reference[:, None]).mul_(sign)
+        steps: dict[int, Tensor] = {}
+        power, reached = torch.ones_like(below), 0.0
+        for number in side[np.argsort(np.abs(betas[side]))]:
+            size = abs(float(betas[number]))
+            power.mul_(_step(below, size - reached, unit, steps))
+            reached = size
+            yield int(number), power
+    for number in np.flatnonzero(betas == 0):
+        yield int(number), torch.ones_like(logits)
+
+
+def common_unit(betas: NDArray[np.float64]) -> float:
+    """The largest number that all betas are multiples of, if that is a multiple of 1 / FINEST; else zero."""
+    scaled = betas * FINEST
+    if (np.abs(scaled - scaled.round()) > 1e-6).any():
+        return 0.0
+    return float(np.gcd.reduce(scaled.round().astype(np.int64)) / FINEST)
+
+
+def _step(below: Tensor, size: float, unit: float, steps: dict[int, Tensor]) -> Tensor:
+    """exp(size x below), as a product of exp(unit x below) where that takes few factors."""
+    times = round(size / unit) if unit else 0
+    if not 0 < times <= MOST_PRODUCTS:
+        return (below * size).exp_()
+    if times not in steps:
+        half = times // 2
+        if half:
+            lower, upper = (_step(below, n * unit, unit, steps) for n in (half, times - half))
+            steps[times] = lower * upper
+        else:
+            steps[times] = (below * unit).exp_()
+    return steps[times]

@@ -1,0 +1,67 @@
+"""`assay monitorability` as a person or a pipeline meets it."""
+
+import json
+
+import pytest
+from safetensors.torch import save_file
+from typer.testing import CliRunner
+
+import assay
+from assay.cli import app
+from assay.demo.networks import small_cnn, trained
+from assay.errors import InputError
+
+MODULE = """
+from safetensors.torch import load_file
+from assay.demo.networks import small_cnn, wide_mlp
+
+def cnn():
+    module = small_cnn()
+    module.load_state_dict(load_file("cnn.safetensors"))
+    return module
+
+def untrained():
+    return wide_mlp()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("networks")
+    weights = trained(small_cnn, assay.data.digits()[0], epochs=4).state_dict()
+    save_file(weights, folder / "cnn.safetensors")
+    (folder / "nets_for_the_panel.py").write_text(MODULE)
+    return folder
+
+
+@pytest.fixture
+def run(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    common = ["--train", "digits", "--test", "digits", "--rows", "100"]
+    return lambda *arguments: CliRunner().invoke(app, ["monitorability", *common, *arguments])
+
+
+def test_one_network_gets_its_score_and_a_gate_in_words(run, folder):
+    result = run("nets_for_the_panel:cnn", "--output", "found.assay", "--report", "panel.html")
+    assert result.exit_code == 0, result.output
+    assert "Monitorability is 0." in result.output
+    assert "Ship " in result.output
+    assert assay.load(folder / "found.assay").inputs == 100
+    assert run("nets_for_the_panel:cnn", "--least-monitorability", "0.999").exit_code == 1
+    assert run("nets_for_the_panel:cnn", "--least-monitorability", "0.5").exit_code == 0
+
+
+def test_networks_are_ranked(run):
+    result = run("nets_for_the_panel:untrained", "nets_for_the_panel:cnn", "--json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert {row["network"] for row in rows} == {"nets_for_the_panel:cnn", "nets_for_the_panel:untrained"}
+    assert rows[0]["score"] >= rows[1]["score"]
+    assert rows[0]["lower"] < rows[0]["score"] < rows[0]["upper"]
+
+
+def test_too_few_rows_are_one_line(run):
+    result = run("nets_for_the_panel:cnn", "--rows", "2")
+    assert isinstance(result.exception, InputError)
+    assert "at least 4 test inputs" in str(result.exception)
