@@ -137,7 +137,7 @@ def _verdict(guard: Guard, scores: Tensor) -> Verdict:
 
 
 def cost(options: argparse.Namespace) -> None:
-    """The guarded forward pass over the plain one, turn by turn."""
+    """The guarded forward pass over the plain one, turn by turn, in CPU time: others may use the machine."""
     found = subject(options.subject, options.rows)
     guard = assay.default_guard(found.network, found.reference, RATE, train=training_rows(found))
     module = found.network.module.eval()
@@ -160,9 +160,9 @@ def cost(options: argparse.Namespace) -> None:
 
 
 def _seconds(call: Callable[[], Any]) -> float:
-    start = time.perf_counter()
+    start = time.process_time()
     call()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def main() -> None:

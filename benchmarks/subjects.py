@@ -214,6 +214,26 @@ def _sensorless(rows: int) -> Subject:
     return Subject("mlp-sensorless", "tabular", assay.Network(module), learned, reference, live, unknown)
 
 
+def _digits_table(rows: int) -> Subject:
+    """The digits of scikit-learn as a table of 64 values, some of them always 0; 8 and 9 are unknown."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    inputs, labels = torch.from_numpy(found.data).float(), torch.from_numpy(found.target).long()
+    known = labels < 8
+    count = min(rows, 450)
+    learned, reference, live = split((inputs[known], labels[known]), 540, count, count)
+    mean, deviation = learned[0].mean(0), learned[0].std(0).clamp(min=0.1)
+
+    def standard(part: Rows) -> Rows:
+        return (part[0] - mean) / deviation, part[1]
+
+    learned, reference, live = map(standard, (learned, reference, live))
+    module = trained("mlp-digits", lambda: mlp(64, 64, 2, 8), learned, 40)
+    unknown = {"unknown classes": ((inputs[~known] - mean) / deviation)[:rows]}
+    return Subject("mlp-digits", "tabular", assay.Network(module), learned, reference, live, unknown)
+
+
 def _sst2(rows: int) -> Subject:
     """A head on a frozen MiniLM, trained on phrases; reference and operation are sentences. Reviews of films
     elsewhere are the natural shift, paragraphs of the Python manual the unknown texts."""
@@ -257,6 +277,7 @@ SUBJECTS: dict[str, Callable[[int], Subject]] = {
     "lenet-cifar10": _lenet_cifar10,
     "lenet-gtsrb": _gtsrb,
     "mlp-sensorless": _sensorless,
+    "mlp-digits": _digits_table,
     "minilm-sst2": _sst2,
 }
 

@@ -123,7 +123,7 @@ EXPORTED = {
         f"Standardised-{combine}": lambda combine=combine: monitors.Standardised(
             [Energy(), Mahalanobis(), monitors.InputStatistics()], combine=combine
         )
-        for combine in ("brown", "cauchy", "harmonic")
+        for combine in ("brown", "cauchy", "harmonic", "root")
     },
     "TemperatureScaled": monitors.TemperatureScaled,
     "ViM": monitors.ViM,

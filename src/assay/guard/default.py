@@ -2,7 +2,7 @@
 monitor, and their evidence combined.
 
 Which monitors and which combination was decided on two networks, a LeNet on GTSRB and an MLP on Sensorless
-(`benchmarks/default_guard.py choose`), and measured on others (docs/guard.md).
+(`benchmarks/default_guard.py choose`), and measured on others (docs/default-guard.md).
 """
 
 from typing import Any
@@ -26,9 +26,12 @@ from assay.monitors.vim import ViM
 from assay.network import ENCODED, Network
 from assay.trace import Inputs, Trace
 
-COMBINE = "harmonic"
+COMBINE = "root"
 INPUT, NEIGHBOURS, RESIDUAL, CLASSES, OUTPUT = "input", "neighbours", "residual", "classes", "output"
 """The members' names: what is unusual where one of them objects."""
+
+INPUT_SHARE = 0.7
+"""Of the weight; the other members share the rest equally."""
 
 WIDE = 768
 """Features from which ViM takes the place of KNN: a bank of such rows is large, and ViM's rule for how many
@@ -63,8 +66,9 @@ def default_guard(
     on average over groups. `level` as in `Guard.calibrate`.
 
     Members: "input" (InputStatistics), "neighbours" (KNN; "residual", ViM, from 768 features), "classes"
-    (RelativeMahalanobis) and "output" (Entropy), as far as the network has features. A harmonic mean combines
-    their p-values, half of its weight on the input's. `verdict.reasons` says which raised an alarm.
+    (RelativeMahalanobis) and "output" (Entropy), as far as the network has features. A mean between the
+    geometric and the harmonic combines their p-values ("root" of `Standardised`), 0.7 of its weight on the
+    input's. `verdict.reasons` says which raised an alarm.
     """
     watched = network.observe(data, keep_inputs=ENCODED)
     if len(watched) < FEWEST:
@@ -96,8 +100,9 @@ def default_monitor(network: Network, trace: Trace, *, seed: int = 0, prefit: bo
             members[NEIGHBOURS] = KNN(layer=layer, k=10, limit=_rows_within(NUMBERS, width), seed=seed)
         members[CLASSES] = RelativeMahalanobis(layer=layer, estimator="oas")
     members[OUTPUT] = Entropy()
-    # Half of the weight is the input's, half that of what the network makes of it.
-    weights = [len(members) - 1 if name == INPUT else 1 for name in members]
+    # The input sees most faults first, and what the network makes of it sees the rest.
+    others = len(members) - (INPUT in members)
+    weights = [INPUT_SHARE if name == INPUT else (1 - INPUT_SHARE) / others for name in members]
     return Standardised(
         list(members.values()),
         names=list(members),

@@ -18,7 +18,7 @@ from assay.monitors.metadata import Metadata, Needs
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.gathered import Gathered
 from assay.monitors.parts.joint_fit import collect_together
-from assay.monitors.parts.reference_scores import evidence_of, fitted_tail
+from assay.monitors.parts.reference_scores import evidence_of, fitted_tail, no_tail
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
 from assay.monitors.parts.row_keys import RowKeys
 from assay.monitors.parts.row_sample import TraceSample
@@ -26,7 +26,9 @@ from assay.monitors.parts.upper_gamma import log_upper_gamma
 from assay.network.graph import under_tracer
 from assay.trace import Trace
 
-COMBINE = ("fisher", "brown", "cauchy", "harmonic", "mean")
+COMBINE = ("fisher", "brown", "cauchy", "harmonic", "root", "mean")
+WEIGHED = ("harmonic", "root")
+"""Combinations whose members may have weights."""
 
 _LARGEST = 700.0  # evidence whose exponential is finite
 
@@ -78,8 +80,9 @@ class _Combination(Monitor):
         self.prefit = prefit
         self.seed = seed
 
-    reference_: list[Tensor]
-    tails_: list[Tensor | None]
+    reference_: Tensor
+    """(members, n), each member's sorted."""
+    tails_: Tensor
 
     @property
     def member_names(self) -> tuple[str, ...]:
@@ -109,8 +112,8 @@ class _Combination(Monitor):
     def evidence(self, trace: Trace) -> Tensor:
         """-ln of the members' own p-values, (members, N): which of them objects, and how much."""
         self._check_fitted()
-        scores = [member.score(trace) for member in self.members]
-        return torch.stack(list(map(evidence_of, scores, self.reference_, self.tails_)))
+        scores = torch.stack([member.score(trace) for member in self.members])
+        return evidence_of(scores, self.reference_, self.tails_)
 
     def score_and_evidence(self, trace: Trace) -> tuple[Tensor, Tensor | None]:
         found = self.evidence(trace)
@@ -146,10 +149,14 @@ class _Combination(Monitor):
                 raise InputError(
                     f"expected finite scores of {member!r} on normal rows, got NaN or infinity; leave it out"
                 )
-        self.reference_ = [found.sort().values for found in scores]
-        self.tails_ = [fitted_tail(found) if self.tail else None for found in self.reference_]
-        self._weigh(torch.stack(list(map(evidence_of, scores, self.reference_, self.tails_))))
+        together = torch.stack(scores)
+        self.reference_ = together.sort(dim=1).values
+        self.tails_ = self._fitted_tails()
+        self._weigh(evidence_of(together, self.reference_, self.tails_))
         self.remedy_ = "; ".join(member.remedy_ for member in self.members if member.remedy_)
+
+    def _fitted_tails(self) -> Tensor:
+        return torch.stack([(fitted_tail if self.tail else no_tail)(found) for found in self.reference_])
 
     def _score(self, trace: Trace) -> Tensor:
         return self.combined(self.evidence(trace))
@@ -179,11 +186,13 @@ class _Combination(Monitor):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        parameters, fitted = dict(state["parameters"]), dict(state["fitted"])
-        if "tail" not in parameters:  # files from before there were tails
-            parameters["tail"] = False
-            fitted["tails_"] = [None] * len(fitted.get("reference_", []))
-        return super().from_state({**state, "parameters": parameters, "fitted": fitted})
+        # Files from before there were tails, and from when references came one by one.
+        parameters = {"tail": False} | dict(state["parameters"])
+        monitor = super().from_state({**state, "parameters": parameters})
+        if isinstance(one_by_one := state["fitted"].get("reference_"), list):
+            monitor.reference_ = torch.stack(one_by_one)
+            monitor.tails_ = monitor._fitted_tails()
+        return monitor
 
     def _forget(self) -> None:
         super()._forget()
@@ -237,6 +246,11 @@ class Standardised(_Combination):
     - "harmonic": the harmonic mean of the p_m (Wilson 2019), times the factor that makes it a p-value under
       any dependence (Vovk and Wang 2020, Proposition 9). With `weights`, w_m once they add up to 1, it is
       1 / sum_m (w_m / p_m), at least the plain one over M max_m w_m: the factor grows by that much.
+    - "root": p = 4 / (sum_m w_m / sqrt(p_m))^2, halfway from Fisher's sum (the geometric mean) to the
+      harmonic mean: it hears one member that is sure, and adds up what several suspect. A p-value under any
+      dependence and any weights: where p <= a has probability b, the mean of sum_m w_m / sqrt(p_m) is at
+      least 2 / sqrt(a) there, and at most that of the smallest p_m there are, 2 / sqrt(b) (Vovk and Wang
+      2020, r = -1/2).
     - "mean": p = 2 mean_m p_m, a p-value under any dependence (Vovk and Wang 2020).
     """
 
@@ -276,6 +290,8 @@ class Standardised(_Combination):
         )
         self.combine = combine
         self.weights = _checked_weights(weights, combine, len(self.members))
+        shares = torch.tensor(self.weights or [1.0] * len(self.members), dtype=torch.float64)
+        self._log_shares = (shares / shares.sum()).log()[:, None]
 
     def combined(self, evidence: Tensor) -> Tensor:
         return {
@@ -283,6 +299,7 @@ class Standardised(_Combination):
             "brown": self._brown,
             "cauchy": self._cauchy,
             "harmonic": self._harmonic,
+            "root": self._root,
             "mean": _mean,
         }[self.combine](evidence)
 
@@ -298,15 +315,14 @@ class Standardised(_Combination):
         return -log_upper_gamma(count**2 / variance, evidence.sum(dim=0) * count / variance)
 
     def _harmonic(self, evidence: Tensor) -> Tensor:
-        count = len(evidence)
-        weights = self.weights or [1.0] * count
-        shares = [weight / sum(weights) for weight in weights]
-        factor = _harmonic_factor(count) * count * max(shares)
-        logarithms = torch.tensor([math.log(share) for share in shares], dtype=torch.float64)
-        return (evidence + logarithms[:, None]).logsumexp(dim=0) - math.log(factor)
+        factor = _harmonic_factor(len(evidence)) * len(evidence) * math.exp(self._log_shares.max())
+        return (evidence + self._log_shares).logsumexp(dim=0) - math.log(factor)
+
+    def _root(self, evidence: Tensor) -> Tensor:
+        return 2 * (evidence / 2 + self._log_shares).logsumexp(dim=0) - math.log(4)
 
     def _cauchy(self, evidence: Tensor) -> Tensor:
-        least = math.log1p(1 / min(map(len, self.reference_)))
+        least = math.log1p(1 / self.reference_.shape[1])
         angles = math.pi * torch.exp(-evidence.clamp(min=least, max=_LARGEST))
         mean = _cotangent(angles).mean(dim=0)
         return math.log(math.pi) - _angle(mean).log()
@@ -360,10 +376,10 @@ def _checked_weights(weights: Sequence[float], combine: str, members: int) -> li
     values = [float(weight) for weight in weights]
     if not values:
         return []
-    if combine != "harmonic" or len(values) != members or not all(0 < value < math.inf for value in values):
+    if combine not in WEIGHED or len(values) != members or not all(0 < value < math.inf for value in values):
         raise InputError(
-            f"expected a positive weight for each of {members} members, and combine='harmonic', got {values} "
-            f"and {combine!r}"
+            f"expected a positive weight for each of {members} members, and combine to be one of "
+            f"{list(WEIGHED)}, got {values} and {combine!r}"
         )
     return values
 

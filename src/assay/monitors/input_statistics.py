@@ -23,6 +23,7 @@ from assay.monitors.parts.token_statistics import (
     token_statistics,
 )
 from assay.network import Network
+from assay.network.graph import under_tracer
 from assay.trace import Inputs, Trace
 
 TOKENS, MASK = "input_ids", "attention_mask"
@@ -32,6 +33,7 @@ BESIDE_TOKENS = (MASK, "token_type_ids", "position_ids", "inputs_embeds")
 WIDE = 256
 """Statistics above which each is compared on its own: their covariance would take more than half a MB."""
 
+_FARTHEST = 1e150  # whose square is finite
 _ROWS = 256  # looked at together: intermediate results stay in cache
 
 
@@ -61,10 +63,12 @@ class InputStatistics(Monitor):
     metadata = Metadata(
         score="distance of a few statistics of the input from those seen",
         needs=Needs(inputs=True, inputs_in_fit=True, encoded=True),
-        fit="N * (v + 81)",
-        cost="N * (v + 9 * M)",
-        state="116 * M",
+        fit="N * (v + 288)",
+        cost="N * (v + 12 * M)",
+        state="108 * M",
     )
+
+    version = 2  # other statistics of images than in version 1
 
     kinds_: dict[str, str]
     kept_: dict[str, Tensor]
@@ -74,6 +78,8 @@ class InputStatistics(Monitor):
     scale_: Tensor
     axes_: Tensor
     bank_: Tensor
+    offsets_: Tensor
+    """-|b|^2 / 2 of every row b of the bank: the nearest have the largest product with it, so raised."""
     optional_: Tensor
     """Which statistics may be missing: those of tables."""
 
@@ -148,7 +154,8 @@ class InputStatistics(Monitor):
         self.centre_, self.scale_ = _robust_scale(rows)
         values = self._scaled(rows)
         self.axes_ = _axes(values)
-        self.bank_ = self._whitened(values)
+        self.bank_ = self._whitened(values).float()
+        self.offsets_ = self.bank_.square().sum(dim=1) / -2
         self.remedy_ = (
             f"there were fewer than k = {self.k} rows, so the farthest was used; fit on more rows or lower k"
             if len(values) < self.k
@@ -162,7 +169,7 @@ class InputStatistics(Monitor):
     def _distances(self, statistics: Tensor) -> Tensor:
         queries = self._whitened(self._scaled(statistics))
         # Products find the neighbour; its distance is computed from the difference, which cancels nothing.
-        products = queries @ self.bank_.T - self.bank_.square().sum(dim=1) / 2
+        products = torch.addmm(self.offsets_, queries.float(), self.bank_.T)
         found = products.topk(min(self.k, len(self.bank_)), dim=1).indices[:, -1]
         return (queries - self.bank_[found]).square().sum(dim=1).sqrt()
 
@@ -218,10 +225,18 @@ class InputStatistics(Monitor):
     def _scaled(self, statistics: Tensor) -> Tensor:
         """u(x); a missing value of a table counts as its median: another statistic counts what is missing."""
         size = (statistics - self.centre_) / self.scale_
-        size = torch.where(torch.isnan(statistics) & self.optional_, 0.0, size)
-        # asinh, which runtimes of ONNX lack in double precision; the square stays finite.
-        far = size.abs().clamp(max=1e150)
-        return size.sign() * (far + (far.square() + 1).sqrt()).log()
+        if "table" in self.kinds_.values():
+            size = torch.where(torch.isnan(statistics) & self.optional_, 0.0, size)
+        return _asinh(size)
+
+
+def _asinh(size: Tensor) -> Tensor:
+    """Of what is infinite a large number: it has a distance then."""
+    if not under_tracer():
+        return size.clamp(-_FARTHEST, _FARTHEST).asinh()
+    # Runtimes of ONNX lack it in double precision.
+    far = size.abs().clamp(max=_FARTHEST)
+    return size.sign() * (far + (far.square() + 1).sqrt()).log()
 
 
 def _kinds(inputs: Inputs) -> dict[str, str]:

@@ -6,6 +6,7 @@ from torch import Tensor
 from assay.monitors.metadata import Metadata
 from assay.monitors.parts.nearest import nearest_rows
 from assay.monitors.parts.neighbour_bank import _NeighbourBank, normalised
+from assay.monitors.parts.row_blocks import row_blocks
 from assay.trace import Trace
 
 _ROWS = 4096  # whose last step is taken in double precision at a time
@@ -37,7 +38,7 @@ class KNN(_NeighbourBank):
         return normalised(trace.layer(self.layer))
 
     def _score(self, trace: Trace) -> Tensor:
-        parts = torch.split(trace.layer(self.layer), _ROWS)
+        parts = row_blocks(trace.layer(self.layer), _ROWS)
         return torch.cat([self._compared_where_finite(normalised(rows)) for rows in parts])
 
     def _traced_score(self, trace: Trace) -> Tensor:

@@ -18,6 +18,9 @@ _PATTERNS = 2**16
 _GROUP = 10
 """Columns that share a first comparison in the torch search."""
 
+_FEW = 8
+"""Rows below which one call of topk is faster."""
+
 
 def nearest_rows(queries: Tensor, bank: Tensor, count: int) -> Tensor:
     """(N, count): indices of the rows of `bank` nearest to each query, nearest first."""
@@ -80,11 +83,12 @@ def _largest(products: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` largest of each row and their places.
 
     Columns are dealt into groups; the largest of all lie in the `count` groups with the largest members, so
-    only those, and the columns left over, are sorted. Several times faster than topk over whole rows.
+    only those, and the columns left over, are sorted. Several times faster than topk over whole rows, once
+    there are a few rows.
     """
     rows, columns = products.shape
     groups = columns // _GROUP
-    if groups <= count:
+    if groups <= count or rows < _FEW:
         return products.topk(count, dim=1)
     dealt = products[:, : groups * _GROUP].view(rows, _GROUP, groups)
     best = dealt.amax(dim=1).topk(count, dim=1, sorted=False).indices

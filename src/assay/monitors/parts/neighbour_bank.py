@@ -53,8 +53,10 @@ class _NeighbourBank(Monitor):
 
     def _compared_where_finite(self, queries: Tensor) -> Tensor:
         """`_compared`, and NaN for queries that are not finite: a search has no place for NaN."""
-        results = torch.full((len(queries),), torch.nan, dtype=torch.float64)
         usable = torch.isfinite(queries.sum(dim=1))
+        if usable.all():
+            return self._compared(queries)
+        results = torch.full((len(queries),), torch.nan, dtype=torch.float64)
         if usable.any():
             results[usable] = self._compared(queries[usable])
         return results

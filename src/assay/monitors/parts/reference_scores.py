@@ -17,46 +17,59 @@ PRIOR_ROWS = 10
 """Weight of the prior of the shape, in rows."""
 
 _FARTHEST = 1e12  # evidence beyond this is infinite for every purpose, and sums of it stay finite
+_LARGEST = torch.finfo(torch.float64).max
+_EXPONENTIAL = 1e-12
 
 
-def evidence_of(scores: Tensor, reference: Tensor, tail: Tensor | None) -> Tensor:
+def evidence_of(scores: Tensor, reference: Tensor, tail: Tensor) -> Tensor:
     """-ln p of each score, with p = (1 + #{reference >= score}) / (n + 1), a conformal p-value.
 
     Above the largest reference score M the count says 1 / (n + 1) however far the score is. There the tail
     goes on: p = S(score) / S(M) / (n + 1), with S the survival function that `fitted_tail` found. For a level
     of 1 / (n + 1) or more p is as before, with the guarantee of conformal p-values; below, it is as good as
     the tail. NaN stays NaN.
+
+    Scores (..., N) are compared with their own reference (..., n), sorted, and tail (..., 3): those of
+    several monitors at once, which is what counts in a guarded call on a single input.
     """
+    count = reference.shape[-1]
     if under_tracer():  # graphs have no search; a count over the reference says the same
-        at_least = (reference >= scores[:, None]).sum(dim=1)
+        at_least = (reference[..., None, :] >= scores[..., None]).sum(dim=-1)
     else:
-        at_least = len(reference) - torch.searchsorted(reference, scores)
-    found = math.log(len(reference) + 1) - torch.log1p(at_least.double())
-    if tail is not None:
-        found = found + _beyond(scores.double(), tail)
-    return torch.where(torch.isnan(scores), torch.nan, found)
+        at_least = count - torch.searchsorted(reference, scores)
+    return math.log(count + 1) - torch.log1p(at_least.double()) + _beyond(scores.double(), tail)
 
 
-def fitted_tail(reference: Tensor) -> Tensor | None:
-    """(largest score, start, scale, shape) of a generalised Pareto tail; None if the scores show none.
+def fitted_tail(reference: Tensor) -> Tensor:
+    """(largest score, scale, shape) of a generalised Pareto tail beyond it; the scale is infinite, so that
+    nothing is beyond, if the scores show none.
 
     The excesses y of the largest tenth (ten at least) over the score below them have S(y) = (1 + shape y /
     scale)^(-1 / shape) (Pickands 1975). Scale and shape are those of Zhang and Stephens 2009, which are
     stable for heavy tails and few rows; the shape is drawn to 1/2 with the weight of ten rows (Vehtari et
     al. 2024, Appendix C), and is not taken below 0: a tail that ended would make what lies beyond it
-    impossible, and it is exponential then. Scores that tie at the top, as those of a rule, show no tail.
+    impossible, and it is exponential then. What exceeds the largest score has the same shape, and the scale
+    grows by shape times its excess. Scores that tie at the top, as those of a rule, show no tail.
     """
     count = max(FEWEST // 2, round(TAIL_SHARE * len(reference)))
     if len(reference) < FEWEST:
-        return None
-    start = reference[-count - 1]
-    excess = (reference[-count:] - start).double()
+        return no_tail(reference)
+    excess = (reference[-count:] - reference[-count - 1]).double()
     if not excess[count // 4] > 0 or not torch.isfinite(excess[-1]):
-        return None
+        return no_tail(reference)
     scale, shape = _zhang_stephens(excess)
     if shape <= 0:
         scale, shape = float(excess.mean()), 0.0
-    return torch.tensor([float(reference[-1]), float(start), scale, shape], dtype=torch.float64)
+    return _tail(reference, scale + shape * float(excess[-1]), shape)
+
+
+def no_tail(reference: Tensor) -> Tensor:
+    """A tail that adds nothing: p-values end at 1 / (n + 1)."""
+    return _tail(reference, math.inf, 0.0)
+
+
+def _tail(reference: Tensor, scale: float, shape: float) -> Tensor:
+    return torch.tensor([float(reference[-1]), scale, shape], dtype=torch.float64)
 
 
 def _zhang_stephens(excess: Tensor) -> tuple[float, float]:
@@ -75,8 +88,8 @@ def _zhang_stephens(excess: Tensor) -> tuple[float, float]:
 
 def _beyond(scores: Tensor, tail: Tensor) -> Tensor:
     """ln S(M) - ln S(score) where the score is above M, the largest of the reference, else 0."""
-    largest, start, scale, shape = tail.tolist()
-    reached = 1 + shape * (largest - start) / scale
-    farther = (scores.clamp(min=largest) - largest) / (scale * reached)
-    grown: Tensor = torch.log1p(shape * farther) / shape if shape > 1e-9 else farther
-    return grown.clamp(max=_FARTHEST)
+    largest, scale, shape = tail.unsqueeze(-1).unbind(dim=-2)
+    farther = (torch.maximum(scores, largest).clamp(max=_LARGEST) - largest) / scale
+    # log1p(a y) / a is y in the limit of an exponential tail, and all but y at this shape.
+    shape = shape.clamp(min=_EXPONENTIAL)
+    return (torch.log1p(shape * farther) / shape).clamp(max=_FARTHEST)

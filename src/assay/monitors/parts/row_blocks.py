@@ -13,7 +13,7 @@ ROWS = 1024
 
 def row_blocks(rows: Tensor, size: int) -> tuple[Tensor, ...]:
     """The rows in views of at most `size`; all in one where a tracer writes down what is done with them."""
-    return (rows,) if under_tracer() else torch.split(rows, size)
+    return (rows,) if under_tracer() or len(rows) <= size else torch.split(rows, size)
 
 
 def in_blocks(parts: Iterable[tuple[Tensor, ...]], rows: int = ROWS) -> Iterator[tuple[Tensor, ...]]:
