@@ -31,7 +31,7 @@ def panel_figure(table: pd.DataFrame, score: float, interval: tuple[float, float
     axes.axvline(0.5, color=GREY, linestyle=":")
     axes.set_xlim(min(0.45, float(table["auroc"].min()) - 0.02), 1.01)
     axes.set_xlabel("AUROC between known inputs and these (0.5 is guessing)")
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    axes.legend(frameon=False, fontsize=8, loc="lower left")
     axes.set_title("How well the best monitor sees inputs that make no sense", fontsize=10)
     return figure
 

@@ -73,10 +73,10 @@ class Monitorability:
         hardest = str(best.idxmin()).replace("_", " ")
         words = (
             f"Monitorability is {self.score:.3f} ({self.level:.0%} interval {self.lower:.3f} to "
-            f"{self.upper:.3f}; 0.5 is guessing): so well, on average, does the best monitor tell "
-            f"{self.inputs:,} known inputs from {len(best)} kinds of inputs that make no sense. Ship "
-            f"{self.best_monitor} on {where}: over all of these its mean AUROC is "
-            f"{self.per_monitor['auroc'].iloc[0]:.3f}. The hardest are {hardest} ({best.min():.3f})."
+            f"{self.upper:.3f}): the mean AUROC with which the best monitor tells {self.inputs:,} known "
+            f"inputs from {len(best)} kinds of inputs that make no sense; 0.5 is guessing. Ship "
+            f"{self.best_monitor} on {where}: its own mean is {self.per_monitor['auroc'].iloc[0]:.3f}. The "
+            f"hardest kind is {hardest} ({best.min():.3f})."
         )
         return " ".join([words, *(f"Left out: {name}: {why}." for name, why in self._reasons())])
 
