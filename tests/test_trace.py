@@ -1,5 +1,7 @@
 """A Trace holds rows that belong together and cannot be taken apart."""
 
+import pickle
+
 import pandas as pd
 import pytest
 import torch
@@ -262,3 +264,12 @@ def test_other_monitors_say_what_they_need(build, words):
     saved = Trace.from_probabilities(probabilities_of(80))
     with pytest.raises(InputError, match=words):
         build().fit(saved).score(saved)
+
+
+def test_a_trace_travels_to_other_processes():
+    trace = Trace(torch.randn(3, 2), {"a": torch.ones(3, 4)}, torch.tensor([0, 1, 0]), torch.zeros(3, 5))
+    again = pickle.loads(pickle.dumps(trace[1:]))
+    assert torch.equal(again.logits, trace.logits[1:])
+    assert torch.equal(again.features["a"], trace.features["a"][1:])
+    assert torch.equal(again.labels, trace.labels[1:])
+    assert torch.equal(again.inputs, trace.inputs[1:])

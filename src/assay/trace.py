@@ -3,7 +3,7 @@ Traces."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, fields
 from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -92,6 +92,11 @@ class Trace:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Trace":
         return cls(**state, outputs=LOGITS)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For other processes: the view of the features, which cannot be pickled, travels as a dict."""
+        state = {one.name: getattr(self, one.name) for one in fields(self)}
+        return Trace.from_state, (state | {"features": dict(self.features)},)
 
     def __len__(self) -> int:
         return len(self.logits)
