@@ -69,6 +69,13 @@ def test_a_class_that_was_left_out_is_noticed(found):
     assert len(found.per_class) == 3
 
 
+def test_a_trace_of_the_training_rows_gives_the_same_without_another_pass(found):
+    network = assay.Network(Head())
+    again = assay.monitorability(network, network.observe(clusters(300, 0)), clusters(200, 1))
+    assert again.table.equals(found.table)
+    assert again.per_class.equals(found.per_class)
+
+
 def test_it_is_kept_in_a_file_and_drawn(found, tmp_path):
     assay.save(found, tmp_path / "found.safetensors")
     again = assay.load(tmp_path / "found.safetensors")

@@ -98,7 +98,7 @@ def check_network(
     proposed = {PROPOSED: default_monitor(network, fitted, seed=seed)}
     guards = _guards(network, proposed | chosen, fitted, calibrating, false_alarm_rate)
     benchmark = run_benchmark(guards, scenarios, seed=seed)
-    seen, reason = _monitorability(network, learned, tested, seed)
+    seen, reason = _monitorability(network, fitted, tested, seed)
     left_out |= {MONITORABILITY: reason} if reason and least_monitorability is None else {}
     gates = [_accuracy_gate(unseen, least_accuracy), _monitorability_gate(seen, reason, least_monitorability)]
     mira = None
@@ -200,11 +200,11 @@ def _guards(
 
 
 def _monitorability(
-    network: Network, train: Pair, test: Pair, seed: int
+    network: Network, fitted: Trace, test: Pair, seed: int
 ) -> tuple[Monitorability | None, str]:
     """What the panel says, or the reason why it cannot be asked."""
     try:
-        return monitorability(network, train, test, seed=seed), ""
+        return monitorability(network, fitted, test, seed=seed), ""
     except InputError as error:
         return None, str(error).rstrip(".")
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from assay.faults.partners import partners
 from assay.faults.partners import shuffled_values as permuted
+from assay.faults.symbols import drawn
 
 PHRASE = 4
 """Symbols in a phrase that is moved or exchanged."""
@@ -53,11 +54,7 @@ def random_order(ids: Tensor, free: Tensor, generator: torch.Generator) -> Tenso
 
 def matched_noise(ids: Tensor, free: Tensor, generator: torch.Generator) -> Tensor:
     """Every symbol drawn from all rows, as often as it occurs there."""
-    known = ids[free]
-    if not len(known):
-        return ids
-    drawn = known[torch.randint(0, len(known), ids.shape, generator=generator)]
-    return torch.where(free, drawn, ids)
+    return torch.where(free, drawn(ids, free, generator), ids)
 
 
 def _exchanged(ids: Tensor, free: Tensor, foreign: Tensor, generator: torch.Generator) -> Tensor:

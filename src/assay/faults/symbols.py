@@ -24,6 +24,14 @@ def chosen(free: Tensor, share: float, generator: torch.Generator) -> Tensor:
     return free & (ranks < _counts(free, share))
 
 
+def drawn(symbols: Tensor, free: Tensor, generator: torch.Generator) -> Tensor:
+    """A symbol for every place, each drawn from the free ones of all rows."""
+    known = symbols[free]
+    if not len(known):
+        return symbols
+    return known[torch.randint(0, len(known), symbols.shape, generator=generator)]
+
+
 def first(free: Tensor, share: float) -> Tensor:
     """That share of the free places of every row, counted from its start, and at least one where there is
     any."""

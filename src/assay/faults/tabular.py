@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.faults.partners import partners
 from assay.faults.template import check_severity
 
 
@@ -109,11 +110,8 @@ def swapped_columns(table: Tensor, severity: int, generator: torch.Generator) ->
 def misaligned_columns(table: Tensor, severity: int, generator: torch.Generator) -> Tensor:
     """10, 20, 40, 60 or 80 % of the features come from another row, as after a join by the wrong key."""
     moved = _features(table, _BROKEN[severity - 1], severity, generator)
-    order = torch.randperm(len(table), generator=generator)
-    # Each row takes from the next in one random round, so none from itself.
-    source = torch.empty_like(order).scatter_(0, order, order.roll(1))
     result = table.clone()
-    result[:, moved] = table[:, moved][source]
+    result[:, moved] = table[:, moved][partners(len(table), generator)]
     return result
 
 

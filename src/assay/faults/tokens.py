@@ -22,6 +22,7 @@ from assay.faults.symbols import (
     Corrupt,
     chosen,
     closed_up,
+    drawn,
     first,
     pairs,
     with_pairs_swapped,
@@ -103,13 +104,13 @@ class TokenFault:
 def token_noise(ids: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
     """5, 10, 20, 40 or 60 % of the tokens are others, drawn from those of all rows."""
     struck = chosen(free, _SHARES[severity - 1], generator)
-    return torch.where(struck, _drawn(ids, free, generator), ids)
+    return torch.where(struck, drawn(ids, free, generator), ids)
 
 
 def inserted_tokens(ids: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
     """5, 10, 20, 40 or 60 % of the tokens are strays that push those behind on; the last fall out."""
     struck = chosen(free, _SHARES[severity - 1], generator)
-    return pushed_in(ids, free, struck, _drawn(ids, free, generator))
+    return pushed_in(ids, free, struck, drawn(ids, free, generator))
 
 
 def changed_vocabulary(ids: Tensor, free: Tensor, severity: int, generator: torch.Generator) -> Tensor:
@@ -157,14 +158,6 @@ def repeated_tokens(ids: Tensor, free: Tensor, severity: int, generator: torch.G
 
 
 _SHARES = (0.05, 0.1, 0.2, 0.4, 0.6)
-
-
-def _drawn(ids: Tensor, free: Tensor, generator: torch.Generator) -> Tensor:
-    """A token for every place, each drawn from the free ones of all rows."""
-    known = ids[free]
-    if not len(known):
-        return ids
-    return known[torch.randint(0, len(known), ids.shape, generator=generator)]
 
 
 def _rarest(tokens: Tensor) -> int:

@@ -131,9 +131,15 @@ def best_place(table: pd.DataFrame) -> Place:
     return str(layer), str(monitor)
 
 
+def best_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """The row of the best monitor on each pseudo-unknown, by its name."""
+    best = table.groupby("pseudo_unknown", sort=False)["auroc"].idxmax()
+    return table.loc[best].set_index("pseudo_unknown")
+
+
 def best_of(table: pd.DataFrame) -> "pd.Series[float]":
     """The largest AUROC on each pseudo-unknown; that of a class left out is the mean over such classes."""
-    best = table.groupby("pseudo_unknown", sort=False)["auroc"].max()
+    best = best_rows(table)["auroc"]
     kind = [LEFT_OUT if str(name).startswith(LEFT_OUT) else name for name in best.index]
     return best.groupby(kind, sort=False).mean()
 
@@ -145,12 +151,12 @@ def score_error(found: Sequence[Trial], table: pd.DataFrame, rows: int) -> float
     the rows; which monitor is best is taken as it came out. Over members as of a sample of all
     pseudo-unknowns there might be.
     """
-    best = best_of(table)
+    best, chosen = best_of(table), best_rows(table)
     classes = sum(trial.name.startswith(LEFT_OUT) for trial in found)
     influence = np.zeros(rows)
     for trial in found:
-        place = max(trial.scores, key=lambda name: float(placements(*trial.scores[name])[1].mean()))
-        below, above = placements(*trial.scores[place])
+        best_row = chosen.loc[trial.name]
+        below, above = placements(*trial.scores[str(best_row["layer"]), str(best_row["monitor"])])
         share = len(best) * (classes if trial.name.startswith(LEFT_OUT) else 1)
         for which, placed in ((trial.known, below), (trial.unknown, above)):
             np.add.at(influence, which, (placed - placed.mean()) * rows / len(which) / share)
@@ -165,23 +171,22 @@ def score_interval(value: float, error: float, members: int, level: float) -> tu
     return max(0.0, value - reach), min(1.0, value + reach)
 
 
-def class_table(found: Sequence[Trial], place: Place, clean: Trace, level: float) -> pd.DataFrame:
-    """By predicted class: how well one monitor tells unknown inputs that end there from known ones that do.
+def class_table(found: Sequence[Trial], table: pd.DataFrame, clean: Trace, level: float) -> pd.DataFrame:
+    """By predicted class: how well the best monitor tells unknown inputs that end there from known ones.
 
     `score` is the AUROC over all pseudo-unknowns together, `left_out` that of the class itself, had it been
     unknown; NaN where there are no rows.
     """
+    place, best = best_place(table), best_rows(table)["auroc"]
     predicted = clean.predictions.numpy()
     mixed = [trial for trial in found if trial.predictions is not None]
     known = mixed[0].scores[place][0]
     unknown = np.concatenate([trial.scores[place][1] for trial in mixed])
     ends = np.concatenate([trial.predictions for trial in mixed if trial.predictions is not None])
-    alone = {trial.name: trial for trial in found if trial.predictions is None}
-    table = []
+    rows = []
     for label in range(clean.logits.shape[1]):
         here = auroc(known[predicted == label], unknown[ends == label], level)
-        left = alone.get(f"{LEFT_OUT}: {label}")
-        table.append(
+        rows.append(
             {
                 "label": label,
                 "inputs": int((predicted == label).sum()),
@@ -189,11 +194,7 @@ def class_table(found: Sequence[Trial], place: Place, clean: Trace, level: float
                 "score": here.value,
                 "lower": here.lower,
                 "upper": here.upper,
-                "left_out": math.nan if left is None else _best(left),
+                "left_out": float(best.get(f"{LEFT_OUT}: {label}", math.nan)),
             }
         )
-    return pd.DataFrame(table)
-
-
-def _best(trial: Trial) -> float:
-    return max(auroc(*scores).value for scores in trial.scores.values())
+    return pd.DataFrame(rows)

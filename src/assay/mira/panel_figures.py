@@ -7,6 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from assay.mira.figures import BLUE, GREY, ORANGE, blank_figure
+from assay.mira.panel import best_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,8 +18,8 @@ MOST_BARS = 30
 
 def panel_figure(table: pd.DataFrame, score: float, interval: tuple[float, float]) -> "Figure":
     """A line per pseudo-unknown: the best monitor with its interval, and all others as grey dots."""
-    best = table.loc[table.groupby("pseudo_unknown", sort=False)["auroc"].idxmax()].sort_values("auroc")
-    places = {name: place for place, name in enumerate(best["pseudo_unknown"])}
+    best = best_rows(table).sort_values("auroc")
+    places = {str(name): place for place, name in enumerate(best.index)}
     figure = blank_figure(6.5, 1.4 + 0.24 * len(best))
     axes = figure.subplots()
     axes.axvspan(*interval, color=ORANGE, alpha=0.15)
@@ -26,7 +27,7 @@ def panel_figure(table: pd.DataFrame, score: float, interval: tuple[float, float
     axes.plot(table["auroc"], table["pseudo_unknown"].map(places), "o", color=GREY, alpha=0.5, markersize=3)
     reach = [(best["auroc"] - best["lower"]).clip(lower=0), (best["upper"] - best["auroc"]).clip(lower=0)]
     axes.errorbar(best["auroc"], list(places.values()), xerr=reach, fmt="o", color=BLUE, markersize=4)
-    named = [f"{row.pseudo_unknown}: {row.monitor}".replace("_", " ") for row in best.itertuples()]
+    named = [f"{row.Index}: {row.monitor}".replace("_", " ") for row in best.itertuples()]
     axes.set_yticks(list(places.values()), named, fontsize=8)
     axes.axvline(0.5, color=GREY, linestyle=":")
     axes.set_xlim(min(0.45, float(table["auroc"].min()) - 0.02), 1.01)

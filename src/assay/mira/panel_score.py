@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 from assay.data.apart import check_apart
 from assay.errors import InputError
 from assay.faults.lessons import labelled_rows
@@ -12,7 +14,6 @@ from assay.mira.panel import (
     LEFT_OUT,
     Trial,
     best_of,
-    best_place,
     class_table,
     fitted_monitors,
     score_error,
@@ -48,9 +49,10 @@ def monitorability(
     without it. It is not from the paper; docs/monitorability.md says on which networks its definition was
     decided and what it predicted on others.
 
-    `train` and `test` are labelled: DataLoaders or (inputs, labels); monitors are fitted on at most 5,000
-    rows of the first, and at most `rows_at_most` of the second are used, drawn at random. `pseudo_unknowns`
-    names some of the panel; all by default. Every layer that the network watches is tried.
+    `train` and `test` are labelled: DataLoaders or (inputs, labels), and `train` may be a Trace of this
+    network; monitors are fitted on at most 5,000 rows of the first, and at most `rows_at_most` of the second
+    are used, drawn at random. `pseudo_unknowns` names some of the panel; all by default. Every layer that the
+    network watches is tried.
 
     Costs a forward pass over these rows of `train`, and one over the test rows for each pseudo-unknown. It
     needs no gradients: black boxes can be asked, too.
@@ -58,7 +60,6 @@ def monitorability(
     check_level(level)
     network.expect_one_row_per_input("monitorability")
     check_apart(train, test, ("train", "test"))
-    learned = labelled_rows(network, train, FITTED, seed)
     inputs, labels = labelled_rows(network, test, rows_at_most, seed)
     inputs = network.encode(inputs)
     if length(inputs) < FEWEST:
@@ -68,11 +69,20 @@ def monitorability(
         )
     panel = _named(inputs, network, pseudo_unknowns)
     reasons: dict[str, str] = {}
-    fitted, clean = network.observe(learned), network.observe((inputs, labels))
+    fitted, clean = _fitted(network, train, seed), network.observe((inputs, labels))
     monitors = fitted_monitors(usual_monitors(network, network.layers), fitted, reasons)
     found = list(trials(network, inputs, clean, panel, monitors, seed))
     found += _left_out(network, fitted, clean, seed, reasons)
     return _result(found, clean, len(fitted), level, reasons)
+
+
+def _fitted(network: Network, train: Any, seed: int) -> Trace:
+    """At most so many training rows, as the network sees them; those of a Trace are not observed again."""
+    if not isinstance(train, Trace):
+        return network.observe(labelled_rows(network, train, FITTED, seed))
+    train.known_labels  # noqa: B018  # an error that says so if there are none
+    order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
+    return train if len(train) <= FITTED else train[order[:FITTED].sort().values]
 
 
 def _named(inputs: Inputs, network: Network, names: Iterable[str] | None) -> dict[str, PseudoUnknown]:
@@ -112,6 +122,6 @@ def _result(
         inputs=len(clean),
         fitted_rows=fitted_rows,
         table=table,
-        per_class=class_table(found, best_place(table), clean, level),
+        per_class=class_table(found, table, clean, level),
         left_out=reasons,
     )

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pandas as pd
 
 from assay.mira.figures import ranking_figure
+from assay.mira.measurement import results_over
 from assay.mira.result import MiraResult
-from assay.mira.score import Layers, mira_score
-from assay.mira.settings import AUTHORS_CODE, shows_mira_options
+from assay.mira.score import Layers, layer_group, prepared_sweep
+from assay.mira.settings import AUTHORS_CODE, MiraSettings, shows_mira_options
 from assay.network import Network
 from assay.storage import storable
 from assay.table import tabled
@@ -53,11 +54,13 @@ class MiraReadings:
 def mira_readings(
     network: Network, train: Any, test: Any, layer: Layers = "penultimate", **options: Any
 ) -> MiraReadings:
-    """`mira_score` twice: with these options, and with `AUTHORS_CODE` over them.
+    """`mira_score` with these options, and with `AUTHORS_CODE` over them, from the same forward passes.
 
     The authors' public code (utils/MIRA.py, May 2025) measures the distance to the true label's class, with a
     covariance per class, fitted on correctly classified training rows, and clamps perturbed inputs to [0, 1];
     for that pass `low=0, high=1`, which both readings then heed.
     """
-    text = mira_score(network, train, test, layer, **options)
-    return MiraReadings(text, mira_score(network, train, test, layer, **(options | AUTHORS_CODE)))
+    settings = MiraSettings(**options)
+    code = MiraSettings(**(options | AUTHORS_CODE))
+    sweep = prepared_sweep(network, train, test, [layer_group(layer)], settings, code)
+    return MiraReadings(*results_over(sweep, settings))

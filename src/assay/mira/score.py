@@ -41,20 +41,27 @@ def scores(
     network: Network, train: Any, test: Any, layers: Sequence[Layers], settings: MiraSettings
 ) -> list[MiraResult]:
     """One result per layer (or group of joined layers), all from the same forward passes."""
-    groups = [(names,) if isinstance(names, str) else tuple(names) for names in layers]
+    groups = [layer_group(names) for names in layers]
     return results_over(prepared_sweep(network, train, test, groups, settings), settings)
 
 
+def layer_group(names: Layers) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def prepared_sweep(
-    network: Network, train: Any, test: Any, groups: Sequence[Sequence[str]], settings: MiraSettings
+    network: Network, train: Any, test: Any, groups: Sequence[Sequence[str]], *readings: MiraSettings
 ) -> Sweep:
-    """Features fitted on `train`, and `test` ready to be moved."""
+    """Features fitted on `train`, and `test` ready to be moved as the first settings say.
+
+    There is a distance for each group of layers in each reading; readings differ in distances alone.
+    """
     if not groups or not all(groups):
         raise InputError("expected at least one layer, got none; pass layer='penultimate'")
     watched = watching(network, [name for group in groups for name in group])
     inputs, labels = labelled_inputs(watched, test, "test")
-    fitted = watched.observe(train)
-    distances = [settings.distance(group).fit(fitted) for group in groups]
+    fitted, settings = watched.observe(train), readings[0]
+    distances = [reading.distance(group).fit(fitted) for reading in readings for group in groups]
     perturbation = Perturbation(
         settings.perturbation,
         watched,
