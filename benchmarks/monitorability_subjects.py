@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from monitorability_texts import text_group, text_networks, tf_idf_group
-from monitorability_training import CACHE, Group, Member, Rows, fitted, kept, member
-from networks import lenet, mlp, resnet20, resnet32
+from monitorability_training import CACHE, Group, Member, Rows, fitted, member
+from networks import kept, lenet, mlp, resnet20, resnet32
 from papers.mira_networks import TABULAR, custom_cnn, strided_cnn
 from subjects import SHARED, expected, images
 from torch import Tensor, nn

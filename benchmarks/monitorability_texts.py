@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from monitorability_training import CACHE, Group, Member, Rows, kept, member
-from networks import Sentences, fit_head, mlp
-from subjects import DATA, SHARED, expected
+from monitorability_training import CACHE, Group, Member, Rows, member
+from networks import Sentences, fit_head, kept, mlp
+from subjects import DATA, SHARED, expected, manual
 from torch import Tensor, nn
 
 import assay
@@ -72,7 +72,7 @@ def _text_rows() -> tuple[Rows, dict[str, list[str]]]:
     imdb = reviews[reviews["source"].str.contains("imdb", case=False)]["text"].sample(250, random_state=0)
     unknown = {
         "IMDB": [str(text) for text in imdb],
-        "Python manual": _manual(),
+        "Python manual": manual(250),
         "licences": _licences(),
         "Python code": _code(),
     }
@@ -104,12 +104,6 @@ def tf_idf_group() -> Group:
 def _chosen(prose: set[str]) -> list[str]:
     found = sorted(text for text in prose if 60 < len(text) < 400 and text[0].isalpha())
     return [found[place] for place in np.random.default_rng(0).permutation(len(found))[:250]]
-
-
-def _manual() -> list[str]:
-    from pydoc_data.topics import topics
-
-    return _chosen({" ".join(part.split()) for text in topics.values() for part in text.split("\n\n")})
 
 
 def _licences() -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from networks import kept
 from subjects import DATA
 from torch import Tensor, nn
 
@@ -41,22 +41,6 @@ class Group:
     test: Rows
     unknown: dict[str, Any]
     tuning: Tuning = FEW
-
-
-def kept(
-    path: Path, build: Callable[[], nn.Module], train: Callable[[nn.Module], None], seed: int = 0
-) -> Any:
-    """The trained module; from the cache where it was trained before."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        module = build()
-        if path.exists():
-            module.load_state_dict(load_file(path))
-        else:
-            train(module)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            save_file({key: value.contiguous() for key, value in module.state_dict().items()}, path)
-    return module.eval()
 
 
 def fitted(

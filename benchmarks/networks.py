@@ -1,9 +1,12 @@
 """Networks that several benchmarks share."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -167,3 +170,19 @@ def fit_head(head: nn.Module, vectors: Tensor, labels: Tensor, epochs: int = 30)
             nn.functional.cross_entropy(head(vectors[part]), labels[part]).backward()
             optimiser.step()
             schedule.step()
+
+
+def kept(
+    path: Path, build: Callable[[], nn.Module], train: Callable[[nn.Module], None], seed: int = 0
+) -> Any:
+    """The trained module; from the cache where it was trained before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = build()
+        if path.exists():
+            module.load_state_dict(load_file(path))
+        else:
+            train(module)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_file({key: value.contiguous() for key, value in module.state_dict().items()}, path)
+    return module.eval()

@@ -254,11 +254,11 @@ def _sst2(rows: int) -> Subject:
     for source, part in reviews.groupby("source"):
         part = part.sample(min(rows, len(part)), random_state=0)
         natural[str(source)] = reference, (part["text"].tolist(), torch.tensor(part["label"].to_numpy()))
-    unknown = {"Python manual": _manual(rows)}
+    unknown = {"Python manual": manual(rows)}
     return Subject("minilm-sst2", "text", network, learned, reference, live, unknown, natural)
 
 
-def _manual(count: int) -> list[str]:
+def manual(count: int) -> list[str]:
     """Paragraphs of the language reference that comes with Python: real text that is no review."""
     from pydoc_data.topics import topics
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import networks
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import assay
@@ -116,17 +115,7 @@ def kept(
     name: str, build: Callable[[], nn.Module], train: Callable[[nn.Module], None], cache: Path, seed: int
 ) -> nn.Module:
     """The trained module; from the cache where it was trained before."""
-    path = cache / f"{name.replace(' ', '-')}-{seed}.safetensors"
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        module = build()
-        if path.exists():
-            module.load_state_dict(load_file(path))
-        else:
-            train(module)
-            cache.mkdir(parents=True, exist_ok=True)
-            save_file({key: value.contiguous() for key, value in module.state_dict().items()}, path)
-    return module.eval()
+    return networks.kept(cache / f"{name.replace(' ', '-')}-{seed}.safetensors", build, train, seed)
 
 
 def fitted(
