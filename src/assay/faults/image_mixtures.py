@@ -6,15 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from assay.faults.partners import partners, shuffled_values
+from assay.faults.partners import blended, others, partners, shuffled_values
 
 CELLS = 4
 """Images are cut into a grid of so many cells a side."""
-
-
-def blended(images: Tensor, generator: torch.Generator) -> Tensor:
-    """The mean of two images."""
-    return (images + _others(images, generator)) / 2
 
 
 def jigsaw(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -35,13 +30,13 @@ def exchanged_patches(images: Tensor, generator: torch.Generator) -> Tensor:
     """Every other cell of a 4 x 4 grid, on average, comes from another image."""
     foreign = torch.rand(len(images), 1, CELLS, CELLS, generator=generator) < 0.5
     mask = interpolate(foreign.float(), size=images.shape[-2:], mode="nearest").bool()
-    return torch.where(mask, _others(images, generator), images)
+    return torch.where(mask, others(images, generator), images)
 
 
 def halves(images: Tensor, generator: torch.Generator) -> Tensor:
     """The upper half of one image over the lower half of another."""
     lower = torch.arange(images.shape[2]) >= images.shape[2] // 2
-    return torch.where(lower[:, None], _others(images, generator), images)
+    return torch.where(lower[:, None], others(images, generator), images)
 
 
 def rotated(images: Tensor, _: torch.Generator) -> Tensor:
@@ -66,10 +61,6 @@ def matched_noise(images: Tensor, generator: torch.Generator) -> Tensor:
     """Normal noise with the mean and the spread of each channel."""
     deviation, mean = torch.std_mean(images, dim=(0, 2, 3), keepdim=True)
     return torch.randn(images.shape, generator=generator) * deviation + mean
-
-
-def _others(images: Tensor, generator: torch.Generator) -> Tensor:
-    return images[partners(len(images), generator)]
 
 
 IMAGE_MIXTURES: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {

@@ -1,4 +1,4 @@
-"""Which input exchanges parts with which, and values exchanged place by place."""
+"""Which input is mixed with which, and the mixtures that inputs of every shape share."""
 
 import torch
 from torch import Tensor
@@ -14,6 +14,16 @@ def partners(count: int, generator: torch.Generator) -> Tensor:
     order = torch.randperm(count, generator=generator)
     # Each row takes from the next in one random round.
     return torch.empty_like(order).scatter_(0, order, order.roll(1))
+
+
+def others(values: Tensor, generator: torch.Generator) -> Tensor:
+    """For every row of (N, ...) the one it is mixed with."""
+    return values[partners(len(values), generator)]
+
+
+def blended(values: Tensor, generator: torch.Generator) -> Tensor:
+    """The mean of two inputs."""
+    return (values + others(values, generator)) / 2
 
 
 def shuffled_values(values: Tensor, generator: torch.Generator, held: Tensor | None = None) -> Tensor:

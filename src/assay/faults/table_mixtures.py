@@ -5,24 +5,19 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from assay.faults.partners import partners, shuffled_values
-
-
-def blended(rows: Tensor, generator: torch.Generator) -> Tensor:
-    """The mean of two rows."""
-    return (rows + _others(rows, generator)) / 2
+from assay.faults.partners import blended, others, shuffled_values
 
 
 def exchanged_columns(rows: Tensor, generator: torch.Generator) -> Tensor:
     """Every other value, on average, comes from another row."""
     foreign = torch.rand(rows.shape, generator=generator) < 0.5
-    return torch.where(foreign, _others(rows, generator), rows)
+    return torch.where(foreign, others(rows, generator), rows)
 
 
 def halves(rows: Tensor, generator: torch.Generator) -> Tensor:
     """The first half of the columns of one row with the other half of another."""
     behind = torch.arange(rows.shape[1]) >= rows.shape[1] // 2
-    return torch.where(behind, _others(rows, generator), rows)
+    return torch.where(behind, others(rows, generator), rows)
 
 
 def jigsaw(rows: Tensor, generator: torch.Generator) -> Tensor:
@@ -47,10 +42,6 @@ def _spread_and_mean(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Of every column; a column that never varies has a spread too small to matter, and not 0."""
     deviation, mean = torch.std_mean(rows, dim=0)
     return deviation.clamp(min=torch.finfo(rows.dtype).tiny), mean
-
-
-def _others(rows: Tensor, generator: torch.Generator) -> Tensor:
-    return rows[partners(len(rows), generator)]
 
 
 TABLE_MIXTURES: Mapping[str, Callable[[Tensor, torch.Generator], Tensor]] = {
