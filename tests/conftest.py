@@ -1,7 +1,9 @@
 """What tests of several rooms share."""
 
 import shutil
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +16,17 @@ settings.load_profile("assay")
 
 PATIENCE = 300.0
 """Seconds after which something that a test waits for has hung, however busy the machine is."""
+
+
+@pytest.fixture(autouse=True)
+def modules_of_its_own(tmp_path_factory):
+    """Forgets the modules that a test wrote and imported: another test may give its own the same name."""
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and Path(file).is_relative_to(tmp_path_factory.getbasetemp()):
+            del sys.modules[name]
 
 
 @pytest.fixture
