@@ -7,8 +7,10 @@ from assay.errors import MissingExtraError
 EXTRAS = {
     "fastapi": "serve",
     "lightning": "lightning",
+    "mlflow": "mlflow",
     "onnx": "onnx",
     "onnxruntime": "onnx",
+    "opentelemetry": "otel",
     "prometheus_client": "web",
     "pyarrow": "benchmark",
     "ray": "ray",

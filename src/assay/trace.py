@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from assay.errors import AssayWarning, InputError
 from assay.labels import check_labels, class_numbers, order_hint
+from assay.notebook import Shown
 from assay.outputs import LOGITS, PROBABILITIES, Finding, as_logits, check_kind, expect_kind, found_in
 from assay.probability_rows import both_classes, class_rows, expect_probabilities, numbers
 from assay.storage import storable
@@ -23,10 +24,13 @@ from assay.table import tabled
 Inputs: TypeAlias = Tensor | Mapping[str, Tensor]
 """The inputs of a network: one tensor, or a dict of tensors, with one row per input."""
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 @storable("Trace")
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Shown):
     """Logits, features and, if known, labels and inputs of the same N rows, in the same order.
 
     Immutable: indexing and concatenation give new Traces; a slice shares memory with its parent.
@@ -204,6 +208,33 @@ class Trace:
                 f"observe with Network(module, layers={name!r})"
             )
         return self.features[name]
+
+    def summary(self) -> str:
+        """How many predictions of how many classes, how confident and how right they are."""
+        layers = ", ".join(f"{name} ({rows.shape[1]} values)" for name, rows in self.features.items())
+        words = f"{len(self):,} predictions of {self.logits.shape[1]} classes; layers: {layers or 'none'}."
+        if len(self):
+            words += f" Mean confidence {float(self.probabilities.amax(dim=1).mean()):.1%}"
+            words += "." if self.labels is None else f", accuracy {float(self.correct.double().mean()):.1%}."
+        return words
+
+    def plot(self) -> "Figure":
+        """How confident the predictions are; with labels, right and wrong ones apart."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6, 2.4), layout="constrained")
+        axes = figure.subplots()
+        found = self.probabilities.amax(dim=1).double()
+        if self.labels is None:
+            axes.hist(found.numpy(), bins=30, range=(0, 1), color="#0072b2")
+        else:
+            parts = [found[self.correct == right].numpy() for right in (True, False)]
+            colours, words = ["#0072b2", "#d55e00"], ["right", "wrong"]
+            axes.hist(parts, bins=30, range=(0, 1), stacked=True, color=colours, label=words)
+            axes.legend(frameon=False, fontsize=8)
+        axes.set_xlabel("confidence")
+        axes.set_ylabel("predictions")
+        return figure
 
     @tabled
     def to_frame(self) -> pd.DataFrame:

@@ -7,6 +7,7 @@ import pandas as pd
 
 from assay.accuracy.set_sums import SetSums
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility.certainty import Doubles
@@ -14,7 +15,7 @@ from assay.volatility.certainty import Doubles
 
 @storable("accuracy.PredictionCounts")
 @dataclass(frozen=True, eq=False)
-class PredictionCounts:
+class PredictionCounts(Shown):
     """Sums over some rows for an AccuracyEstimator; merge those of disjoint rows with `+`.
 
     Contains one array of sums per method, those of the answer, and no rows. `estimator` is the fingerprint of

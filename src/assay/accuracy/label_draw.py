@@ -9,6 +9,7 @@ import pandas as pd
 from assay.accuracy.guesses import checked_guesses
 from assay.accuracy.predictions import Predictions, Whole
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility.certainty import Doubles
@@ -23,7 +24,7 @@ than 10 / 9: an attacked network is sure and wrong, and the interval must allow 
 
 @storable("accuracy.RowsToLabel")
 @dataclass(frozen=True, eq=False)
-class RowsToLabel:
+class RowsToLabel(Shown):
     """Rows to label and the probability with which each was drawn; needed again when the labels are there."""
 
     title: ClassVar[str] = "Rows to label"

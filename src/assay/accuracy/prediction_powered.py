@@ -10,6 +10,7 @@ import pandas as pd
 from assay.accuracy.few_labels import rows_and_probabilities
 from assay.accuracy.guesses import checked_guesses, moved_to
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.statistics import check_level
 from assay.storage import storable
 from assay.table import tabled
@@ -35,7 +36,7 @@ _FACTOR = 3.0
 
 @storable("accuracy.LabelledAccuracy")
 @dataclass(frozen=True, eq=False)
-class LabelledAccuracy:
+class LabelledAccuracy(Shown):
     """The accuracy on all operational rows, from labels of some of them and guesses for all."""
 
     title: ClassVar[str] = "Accuracy from a few labels"

@@ -10,6 +10,8 @@ from assay.accuracy.headline import AccuracyVerdict, Headline
 from assay.accuracy.prediction_powered import LabelledAccuracy
 from assay.accuracy.set_place import SetPlace
 from assay.errors import InputError
+from assay.notebook import Shown
+from assay.statistics import Measured
 from assay.storage import storable
 from assay.table import tabled
 
@@ -40,7 +42,7 @@ class AccuracyEstimate:
 
 @storable("accuracy.AccuracyEstimates")
 @dataclass(frozen=True, eq=False)
-class AccuracyEstimates:
+class AccuracyEstimates(Shown):
     """The answer about operational rows, and every method's estimate below it.
 
     `headline` is the answer; its `value`, `lower`, `upper`, `verdict` and `reason` are also here. The methods
@@ -100,6 +102,25 @@ class AccuracyEstimates:
             f"Accuracy {has}: {one.value:.1%} of these {self.rows} predictions are right ({self.level:.0%} "
             f"interval {one.lower:.1%} to {one.upper:.1%}; {one.reason}); {reference}."
         )
+
+    def measures(self) -> list[Measured]:
+        """What two answers are compared by."""
+        return [Measured("accuracy", self.value, (self.lower, self.upper))]
+
+    def banner(self) -> tuple[bool | None, str]:
+        """The verdict in one sentence."""
+        held = {AccuracyVerdict.HOLDS: True, AccuracyVerdict.FALLEN: False}
+        return held.get(AccuracyVerdict(self.verdict)), self.answer()
+
+    def advice(self) -> str:
+        """What to do about the answer."""
+        return {
+            AccuracyVerdict.HOLDS: "Nothing now; ask again with the next window of predictions.",
+            AccuracyVerdict.FALLEN: "Label a few rows to be sure (assay accuracy --to-label 50 draws them), "
+            "then look at what has changed in the inputs and retrain, or stop relying on the network there.",
+            AccuracyVerdict.CANNOT_TELL: "Label a few rows: assay accuracy --to-label 50 draws them, and the "
+            "interval then holds whatever has changed.",
+        }[AccuracyVerdict(self.verdict)]
 
     def _methods(self) -> str:
         values = [one.value for one in self.estimates if one.usable and one.method != "reference accuracy"]

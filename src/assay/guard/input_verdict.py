@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.storage import storable
 from assay.table import tabled
 
@@ -18,7 +19,7 @@ largest."""
 
 @storable("guard.InputVerdict")
 @dataclass(frozen=True, eq=False)
-class InputVerdict:
+class InputVerdict(Shown):
     """A verdict per input. An input without rows cannot be judged: its score is NaN, and that is an alarm."""
 
     rows: Tensor

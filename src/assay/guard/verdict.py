@@ -3,15 +3,19 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from torch import Tensor
 
 from assay.guard.input_verdict import InputVerdict
+from assay.notebook import Shown
 from assay.storage import storable
 from assay.table import tabled
 from assay.trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CANCELLED = -1
 """The value in `accepted_predictions` where the guard raised the alarm."""
@@ -22,7 +26,7 @@ NOT_FINITE = "not finite"
 
 @storable("Verdict")
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class Verdict(Shown):
     """A guard's verdict on N predictions: these, the monitor's scores, and the alarms.
 
     Where an input has several predictions, `source` is the number of the input that each came from, and
@@ -75,6 +79,25 @@ class Verdict:
             _objectors(self.members, row) if raised else ""
             for raised, row in zip(alarm, self.evidence.tolist(), strict=True)
         )
+
+    def summary(self) -> str:
+        raised, count = int(self.alarm.sum()), len(self)
+        share = f" ({raised / count:.1%})" if count else ""
+        return f"{count:,} predictions, {raised:,} under alarm{share}."
+
+    def plot(self) -> "Figure":
+        """How the scores are spread, with and without alarm."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6, 2.4), layout="constrained")
+        axes = figure.subplots()
+        finite = self.scores.double().isfinite()
+        parts = [self.scores[finite & (self.alarm == raised)].double().numpy() for raised in (False, True)]
+        axes.hist(parts, bins=30, stacked=True, color=["#0072b2", "#d55e00"], label=["no alarm", "alarm"])
+        axes.set_xlabel("score (higher is more suspicious)")
+        axes.set_ylabel("predictions")
+        axes.legend(frameon=False, fontsize=8)
+        return figure
 
     @tabled
     def to_frame(self) -> pd.DataFrame:

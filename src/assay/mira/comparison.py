@@ -14,6 +14,7 @@ from assay.mira.result import MiraResult
 from assay.mira.score import Layers, scores
 from assay.mira.settings import MiraSettings, shows_mira_options
 from assay.network import Network
+from assay.notebook import Shown
 from assay.storage import storable
 from assay.table import tabled
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @storable("MonitorabilityComparison")
 @dataclass(frozen=True, eq=False)
-class MonitorabilityComparison:
+class MonitorabilityComparison(Shown):
     """Results of networks and layers, the most monitorable first; `results[i]` belongs to `networks[i]`."""
 
     title: ClassVar[str] = "Which network is easiest to monitor?"

@@ -15,6 +15,7 @@ from assay.mira.panel_figures import visibility_figure
 from assay.mira.sweep import watching
 from assay.monitors import MaxSoftmax
 from assay.network import Network
+from assay.notebook import Shown
 from assay.statistics import auroc, check_level
 from assay.storage import storable
 from assay.table import tabled
@@ -34,7 +35,7 @@ Array = NDArray[np.float64]
 
 @storable("ErrorVisibility")
 @dataclass(frozen=True, eq=False)
-class ErrorVisibility:
+class ErrorVisibility(Shown):
     """`auroc` says how well features of a layer tell the network's errors from its right answers.
 
     1 is a layer that knows every error (l-monitorable in the paper's words), 0.5 one that knows none.

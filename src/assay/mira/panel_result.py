@@ -7,6 +7,8 @@ import pandas as pd
 
 from assay.mira.panel import OUTPUT, best_of, best_place, mixtures, monitor_means
 from assay.mira.panel_figures import class_detection_figure, panel_figure
+from assay.notebook import Shown
+from assay.statistics import Measured
 from assay.storage import storable
 from assay.table import tabled
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 @storable("Monitorability")
 @dataclass(frozen=True, eq=False)
-class Monitorability:
+class Monitorability(Shown):
     """`score` is the mean over the panel of the best monitor's AUROC: 0.5 is guessing, 1 is perfect.
 
     `lower` and `upper` (at `level`) allow for other test inputs and for other pseudo-unknowns. `table` has a
@@ -79,6 +81,18 @@ class Monitorability:
             f"hardest kind is {hardest} ({best.min():.3f})."
         )
         return " ".join([words, *(f"Left out: {name}: {why}." for name, why in self._reasons())])
+
+    def measures(self) -> list[Measured]:
+        """What two results are compared by."""
+        return [Measured("monitorability", self.score, (self.lower, self.upper))]
+
+    def advice(self) -> str:
+        """Which monitor and layer to take, and what they will not see."""
+        where = "the logits" if self.best_layer == OUTPUT else f"layer {self.best_layer}"
+        return (
+            f"Watch {where} with {self.best_monitor}. Kinds of input on which the figure shows no monitor "
+            "far above 0.5 will pass unseen: guard against those by other means."
+        )
 
     def plot(self) -> "Figure":
         """The best monitor's AUROC on every pseudo-unknown."""

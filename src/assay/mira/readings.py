@@ -11,6 +11,7 @@ from assay.mira.result import MiraResult
 from assay.mira.score import Layers, layer_group, prepared_sweep
 from assay.mira.settings import AUTHORS_CODE, MiraSettings, shows_mira_options
 from assay.network import Network
+from assay.notebook import Shown
 from assay.storage import storable
 from assay.table import tabled
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @storable("MiraReadings")
 @dataclass(frozen=True, eq=False)
-class MiraReadings:
+class MiraReadings(Shown):
     """The score by the paper's `text` and by its authors' `code`, of one network and layer."""
 
     title: ClassVar[str] = "MIRA, read in two ways"

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.mira.figures import class_figure, curve_figure, feature_figure
+from assay.notebook import Shown
+from assay.statistics import Measured
 from assay.storage import storable
 from assay.table import tabled
 
@@ -30,7 +32,7 @@ class FeatureSample:
 
 @storable("MiraResult")
 @dataclass(frozen=True, eq=False)
-class MiraResult:
+class MiraResult(Shown):
     """How much more surprising features become as inputs approach and cross the decision boundary.
 
     `curve` has a row per step: epsilon, weight, surprisal (mean, in nats), accuracy. `per_class` has a row
@@ -81,6 +83,10 @@ class MiraResult:
             "better (docs/monitorability.md)."
         )
         return " ".join([words, *(f"Note: {warning}." for warning in self.warnings)])
+
+    def measures(self) -> list[Measured]:
+        """What two results are compared by."""
+        return [Measured(f"MIRA score of layer {self.layer}", self.score, self.interval)]
 
     @tabled
     def to_frame(self) -> pd.DataFrame:

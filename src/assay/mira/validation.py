@@ -14,6 +14,7 @@ from assay.mira.figures import agreement_figure
 from assay.mira.settings import MiraSettings, shows_mira_options
 from assay.mira.sweep import watching
 from assay.network import Network
+from assay.notebook import Shown
 from assay.statistics import RankCorrelation, rank_correlation
 from assay.storage import storable
 from assay.table import tabled
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @storable("MonitorabilityValidation")
 @dataclass(frozen=True, eq=False)
-class MonitorabilityValidation:
+class MonitorabilityValidation(Shown):
     """Scores from in-distribution data beside what monitors detect of unknown data.
 
     `detections` has a row per network, monitor and unknown set, with the AUROC and the tuned settings.

@@ -10,6 +10,7 @@ import pandas as pd
 
 from assay.accuracy.headline import AccuracyVerdict, Headline
 from assay.accuracy.result import AccuracyEstimates
+from assay.notebook import Shown
 from assay.storage import storable
 from assay.table import tabled
 
@@ -24,7 +25,7 @@ RANGE = ("value", "lower", "upper")
 
 @storable("operation.AccuracyHistory")
 @dataclass(frozen=True, eq=False)
-class AccuracyHistory:
+class AccuracyHistory(Shown):
     """The headlines of the last 500 windows, oldest first, and how many windows there were before them.
 
     Windows are numbered from 1, and each follows the one before; `rows` are those of each.

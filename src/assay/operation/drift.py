@@ -24,6 +24,7 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility.certainty import Doubles
@@ -39,7 +40,7 @@ FEWEST_BLOCKS = 20
 
 @storable("operation.DriftState")
 @dataclass(frozen=True)
-class DriftState:
+class DriftState(Shown):
     """The state of the test after an update."""
 
     rows: int

@@ -16,6 +16,7 @@ import pandas as pd
 
 from assay.errors import InputError, MissingLabelsError
 from assay.network import Network
+from assay.notebook import Shown
 from assay.reshaping.array_types import Floats
 from assay.reshaping.grouped_cells import GroupedCells
 from assay.reshaping.histogram import Histogram
@@ -38,7 +39,7 @@ SHOWN = (1.0, 1.25, 1.5, 2.0, 3.0)
 
 @storable("CountsEstimate")
 @dataclass(frozen=True, eq=False)
-class CountsEstimate:
+class CountsEstimate(Shown):
     """An indicator in operation, if only class frequencies have changed; and what is left if more has.
 
     `value`, with `lower` and `upper` at `level`, is for the inputs that were counted. `shares` are the class

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.reshaping.array_types import Floats
 from assay.reshaping.counts_estimate import CountsEstimate
 from assay.reshaping.indicator import Indicator, RatioIndicator, name_of
@@ -34,7 +35,7 @@ METHODS = (LABEL_SHIFT, KEPT)
 
 @storable("IndicatorEstimate", version=2)
 @dataclass(frozen=True)
-class IndicatorEstimate:
+class IndicatorEstimate(Shown):
     """An indicator in operation, estimated in several ways from the same histograms.
 
     `value` with `lower` and `upper` at `level` are those of `method`: "label shift" (class frequencies have

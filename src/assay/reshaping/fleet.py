@@ -10,6 +10,7 @@ import pandas as pd
 
 from assay.engine import checked_engine, mapped
 from assay.errors import InputError, MissingLabelsError
+from assay.notebook import Shown
 from assay.reshaping.array_types import Floats, Integers
 from assay.reshaping.fleet_model import DeviceFit, FleetModel, HomeSet, pseudo_device
 from assay.reshaping.histogram import Histogram
@@ -31,7 +32,7 @@ ALARM = 0.01
 
 @storable("FleetEstimates")
 @dataclass(frozen=True, eq=False)
-class FleetEstimates:
+class FleetEstimates(Shown):
     """An indicator on every device, with intervals at `level`; those below the `target` first.
 
     `alarm` marks a device whose counts are farther from every mixture of conditions at home than all but a

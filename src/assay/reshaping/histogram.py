@@ -15,6 +15,7 @@ from assay.engine import mapped
 from assay.errors import InputError
 from assay.identity import digest
 from assay.network import Network
+from assay.notebook import Shown
 from assay.reshaping.array_types import Integers
 from assay.reshaping.bins import Bins
 from assay.reshaping.privacy import Privacy, private_counts
@@ -31,7 +32,7 @@ LARGEST = 2**27  # cells of a dense table: a gigabyte
 
 @storable("Histogram")
 @dataclass(frozen=True, eq=False)
-class Histogram:
+class Histogram(Shown):
     """The multisets of Eq. 3 for all watched neurons, as counts.
 
     Merge histograms with `+` or `sum`, in any order. Only the columns between the lowest and the highest bin

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from assay.errors import InputError, MissingLabelsError
+from assay.notebook import Shown
 from assay.reshaping.array_types import Floats
 from assay.reshaping.bins import Bins
 from assay.reshaping.grouped_cells import GroupedCells
@@ -40,7 +41,7 @@ WORTHWHILE = 0.02
 
 @storable("reshaping.BinsProposal")
 @dataclass(frozen=True, eq=False)
-class BinsProposal:
+class BinsProposal(Shown):
     """The bins proposed, and how the standard error falls as neurons are added, for each number of bins."""
 
     title = "Which neurons to count"

@@ -14,6 +14,7 @@ from torch import Tensor
 from assay.engine import checked_engine
 from assay.errors import AssayError, InputError, UndecidedError
 from assay.network import Network
+from assay.notebook import Shown
 from assay.reshaping.array_types import Integers
 from assay.reshaping.counts_estimate import counts_estimate
 from assay.reshaping.estimate import LABEL_SHIFT, METHODS, IndicatorEstimate, estimated
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 @storable("Reshaping")
 @dataclass(frozen=True, eq=False)
-class Reshaping:
+class Reshaping(Shown):
     """The test points that are kept, and a proof of how good the choice is.
 
     `kept` is a mask over the test Trace; `bound` an upper limit on how many points any subset within

@@ -9,6 +9,7 @@ import pandas as pd
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.reshaping.subset import Reshaping
 from assay.storage import storable
 from assay.table import tabled
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @storable("ReshapingTrials")
 @dataclass(frozen=True, eq=False)
-class ReshapingTrials:
+class ReshapingTrials(Shown):
     """A row per trial: summed class ratio differences to operation before and after, and points kept."""
 
     title = "Reshaping over many trials"

@@ -8,6 +8,7 @@ import pandas as pd
 from scipy.stats import ttest_ind
 
 from assay.errors import InputError, UndecidedError
+from assay.notebook import Shown
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility.certainty import FEWEST, Doubles, central_mean, margins
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @storable("volatility.VolatilityComparison")
 @dataclass(frozen=True, eq=False)
-class VolatilityComparison:
+class VolatilityComparison(Shown):
     """log VC of the windows of two streams and Welch's t-test between them."""
 
     title: ClassVar[str] = "Volatility of two streams"

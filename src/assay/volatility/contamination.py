@@ -10,6 +10,7 @@ import pandas as pd
 
 from assay.engine import progress
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility.certainty import Doubles, margins
@@ -26,7 +27,7 @@ SHARES = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 @storable("volatility.ContaminationLimits")
 @dataclass(frozen=True, eq=False)
-class ContaminationLimits:
+class ContaminationLimits(Shown):
     """How often each test raised the alarm at each share, and the smallest share it finds reliably."""
 
     title: ClassVar[str] = "Smallest contamination found"

@@ -12,6 +12,7 @@ import pandas as pd
 
 from assay.errors import InputError, NotFittedError
 from assay.identity import digest
+from assay.notebook import Shown
 from assay.storage import load, save
 from assay.table import tabled
 
@@ -29,7 +30,7 @@ class StreamState(Protocol):
 State = TypeVar("State", bound=StreamState, covariant=True)
 
 
-class StreamWatch(ABC, Generic[State]):
+class StreamWatch(Shown, ABC, Generic[State]):
     """A stream of predictions, watched: ask for its state or alarm, keep it in a file, resume from there."""
 
     kept_as: ClassVar[str]

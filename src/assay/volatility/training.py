@@ -9,6 +9,7 @@ import pandas as pd
 
 from assay.errors import InputError
 from assay.network import Network
+from assay.notebook import Shown
 from assay.storage import storable
 from assay.table import tabled
 from assay.trace import Trace
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @storable("TrainingRecord")
 @dataclass(eq=False)
-class TrainingRecord:
+class TrainingRecord(Shown):
     """Accuracy and log VC on random validation sets after each epoch; ten sets of 1,000, as in the paper.
 
     Every epoch is measured on the same sets, so that epochs differ by the network alone.

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility.certainty import FEWEST, margin, margins
@@ -35,7 +36,7 @@ ALARMS = {
 
 @storable("volatility.VolatilityState")
 @dataclass(slots=True)
-class VolatilityState:
+class VolatilityState(Shown):
     """The state of a watch after an update.
 
     One is made for every update, a hundred thousand times a second: not frozen, which would be four times
