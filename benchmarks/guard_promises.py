@@ -140,28 +140,49 @@ def cost(options: argparse.Namespace) -> None:
     """The guarded forward pass over the plain one, turn by turn, in CPU time: others may use the machine."""
     found = subject(options.subject, options.rows)
     guard = assay.default_guard(found.network, found.reference, RATE, train=training_rows(found))
-    module = found.network.module.eval()
     print(f"{options.subject}: the guard keeps {guard.monitor.nbytes / 1e6:.2f} MB")
-    for batch, rounds in ((256, options.rounds), (1, 20 * options.rounds)):
-        inputs = found.live[0][:batch]
-
-        def plain(inputs: Tensor = inputs) -> Any:
-            with torch.no_grad():
-                return module(inputs)
-
-        ratios = [_seconds(lambda inputs=inputs: guard(inputs)) / _seconds(plain) for _ in range(rounds)]
-        print(f"batch {batch}: {statistics.median(ratios):.2f} of the plain forward pass, median of {rounds}")
+    inputs = found.live[0]
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "guard.onnx"
-        guard.export(path, example=found.live[0][:1])
-        ours, theirs = guard(found.live[0]), OnnxGuard(path)(found.live[0])
-    same = float((ours.alarm == theirs.alarm).double().mean())
-    print(f"ONNX: {same:.2%} of {len(ours)} alarms the same")
+        guard.export(Path(folder) / "guard.onnx", example=inputs[:1])
+        exported = OnnxGuard(Path(folder) / "guard.onnx")
+        runtimes = {
+            "torch": (guard, _plain(found.network.module.eval())),
+            "onnxruntime": (exported, _plain_graph(found.network.module, inputs[:1], Path(folder))),
+        }
+        for batch, rounds in ((256, options.rounds), (1, 20 * options.rounds)):
+            for name, (guarded, plain) in runtimes.items():
+                ratios = [
+                    _seconds(guarded, inputs[:batch]) / _seconds(plain, inputs[:batch]) for _ in range(rounds)
+                ]
+                middle = statistics.median(ratios)
+                print(f"batch {batch}, {name}: {middle:.2f} of the plain forward pass, median of {rounds}")
+        same = float((guard(inputs).alarm == exported(inputs).alarm).double().mean())
+    print(f"ONNX: {same:.2%} of {len(inputs)} alarms the same")
 
 
-def _seconds(call: Callable[[], Any]) -> float:
+def _plain(module: torch.nn.Module) -> Callable[[Tensor], Any]:
+    def call(inputs: Tensor) -> Any:
+        with torch.no_grad():
+            return module(inputs)
+
+    return call
+
+
+def _plain_graph(module: torch.nn.Module, example: Tensor, folder: Path) -> Callable[[Tensor], Any]:
+    """The network alone in onnxruntime."""
+    import onnxruntime
+
+    path = folder / "plain.onnx"
+    rows = {0: torch.export.Dim("rows")}
+    torch.onnx.export(module, (example,), path, dynamo=True, dynamic_shapes=(rows,), verbose=False)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    return lambda inputs: session.run(None, {name: inputs.numpy()})
+
+
+def _seconds(call: Callable[[Tensor], Any], inputs: Tensor) -> float:
     start = time.process_time()
-    call()
+    call(inputs)
     return time.process_time() - start
 
 

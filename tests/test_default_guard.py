@@ -138,6 +138,35 @@ def test_a_black_box_of_a_table_has_input_and_output():
     assert set(guard(far).reasons) == {"input"}
 
 
+def test_members_weigh_what_they_see_of_faint_faults_of_this_network(guard, network):
+    taught, alternatives = guard.monitor.shares_, guard.monitor.alternatives_
+    assert alternatives.shape == (4 + 18, 4)  # each member alone; nine mixtures at two strengths
+    # The output of a network that looks at halves sees little of what the input's own statistics see.
+    assert taught[0] > taught[3]
+    blind = Network(nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 2)).eval())
+    for parameter in blind.module[1].parameters():
+        nn.init.zeros_(parameter)
+    with torch.no_grad():
+        blind.module[1].bias.fill_(1.0)
+    alone = default_guard(blind, images(400, seed=1)).monitor.shares_
+    assert alone[0] > 0.5 * 0.9  # of the half that is for members alone
+
+
+def test_a_network_that_refuses_pseudo_faults_gets_a_guard_that_says_so():
+    generator = np.random.default_rng(0)
+    rows = generator.integers(0, 3, size=(400, 4)).astype(np.float32)
+
+    def predict_proba(rows):
+        if (np.asarray(rows) % 1).any():
+            raise ValueError("found unknown categories")
+        odds = (1 + np.asarray(rows)[:, 0]) / 5
+        return np.stack([1 - odds, odds], axis=1)
+
+    guard = default_guard(Network.from_function(predict_proba, "categories"), torch.from_numpy(rows))
+    assert "weighs its members equally" in guard.monitor.remedy_
+    assert guard.monitor.shares_.tolist() == [0.5, 0.5]
+
+
 def test_texts_are_watched_by_their_tokens(tmp_path):
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(

@@ -103,6 +103,9 @@ EXPORTED = {
     "KLMatching": monitors.KLMatching,
     "Mahalanobis": Mahalanobis,
     "Mahalanobis-per-class": lambda: Mahalanobis(covariance="per_class"),
+    "LikelihoodRatio": lambda: monitors.LikelihoodRatio(
+        [Energy(), Mahalanobis(), monitors.InputStatistics()]
+    ),
     "MaxLogit": monitors.MaxLogit,
     "MaxSoftmax": monitors.MaxSoftmax,
     "MultiLayerMahalanobis": lambda: monitors.MultiLayerMahalanobis(layers=["penultimate"]),

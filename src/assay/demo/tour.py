@@ -50,6 +50,7 @@ def run_demo(path: str | os.PathLike[str], seed: int = 0, *, quiet: bool = False
         section = chapter(setting)
         sections.append(section)
         console.print(f"[bold]{section.title}[/]\n{section.words}\n[bold]What to do:[/] {section.advice}\n")
-    write_report(sections, path, introduction=INTRODUCTION)
+    origin = {"command": f"assay demo --seed {seed}", "data": "8x8 digits of scikit-learn", "seed": seed}
+    write_report(sections, path, introduction=INTRODUCTION, origin=origin)
     console.print(f"{time.perf_counter() - start:.0f} s in all. The report with tables and figures: {path}")
     return sections

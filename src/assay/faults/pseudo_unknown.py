@@ -64,22 +64,35 @@ def pseudo_unknowns_for(inputs: Inputs, network: Network | None = None) -> dict[
     >>> list(pseudo_unknowns_for(torch.rand(4, 3)))[:3]
     ['shuffled_values', 'blended', 'exchanged_columns']
     """
+    kind = _mixed_kind(inputs)
+    templates = templates_of(kind, network)
+    faulty: dict[str, Callable[[Any, int], Any]] = {}
+    for name, severity in FAULTS[kind].items():
+        make = partial(_faulty, templates[name], severity)
+        faulty[name] = partial(_in_unit_range, make) if kind == "image" else make
+    return mixtures_for(inputs, network) | _named(faulty, kind)
+
+
+def mixtures_for(inputs: Inputs, network: Network | None = None) -> dict[str, PseudoUnknown]:
+    """The pseudo-unknowns that are made of the inputs alone, without a fault of the library."""
+    kind = _mixed_kind(inputs)
+    if kind == "image":
+        return _named({name: partial(_mixed_images, mix) for name, mix in IMAGE_MIXTURES.items()}, kind)
+    if kind == "tabular":
+        return _named({name: partial(_mixed_rows, mix) for name, mix in TABLE_MIXTURES.items()}, kind)
+    rule = TokenRule.of(network) if kind == "tokens" else None
+    return _named({name: partial(_mixed_symbols, mix, rule) for name, mix in SYMBOL_MIXTURES.items()}, kind)
+
+
+def _named(makers: Mapping[str, Callable[[Any, int], Any]], kind: str) -> dict[str, PseudoUnknown]:
+    return {name: PseudoUnknown(name, kind, make) for name, make in makers.items()}
+
+
+def _mixed_kind(inputs: Any) -> str:
     kind = "image" if _are_images(inputs) else kind_of(inputs)
     if kind == "text":
         raise InputError("expected token ids, got texts; encode them first, with network.encode(texts)")
-    mixtures: dict[str, Callable[[Any, int], Any]] = {}
-    if kind == "image":
-        mixtures = {name: partial(_mixed_images, mix) for name, mix in IMAGE_MIXTURES.items()}
-    elif kind == "tabular":
-        mixtures = {name: partial(_mixed_rows, mix) for name, mix in TABLE_MIXTURES.items()}
-    else:
-        rule = TokenRule.of(network) if kind == "tokens" else None
-        mixtures = {name: partial(_mixed_symbols, mix, rule) for name, mix in SYMBOL_MIXTURES.items()}
-    templates = templates_of(kind, network)
-    for name, severity in FAULTS[kind].items():
-        make = partial(_faulty, templates[name], severity)
-        mixtures[name] = partial(_in_unit_range, make) if kind == "image" else make
-    return {name: PseudoUnknown(name, kind, make) for name, make in mixtures.items()}
+    return kind
 
 
 def _are_images(inputs: Any) -> bool:

@@ -51,7 +51,7 @@ class TokenRule:
         """The padding and the special tokens of a network's tokenizer or, without one, its embedding."""
         tokenizer = getattr(network, "tokenizer", None)
         if tokenizer is not None:
-            special = frozenset(int(token) for token in tokenizer.all_special_ids)
+            special = frozenset(int(token) for token in getattr(tokenizer, "all_special_ids", ()))
             unknown = getattr(tokenizer, "unk_token_id", None)
             return cls(int(getattr(network, "padding", 0)), special, unknown)
         parts = () if network is None else network.module.modules()

@@ -6,12 +6,14 @@ from typing import Any, Self
 
 from torch import Tensor
 
+from assay.errors import NotFittedError
 from assay.guard.alarm_stream import AlarmStream
 from assay.guard.verdict import Answer, Verdict
+from assay.notebook import Shown
 from assay.trace import Trace
 
 
-class AnyGuard(ABC):
+class AnyGuard(Shown, ABC):
     """A network and its monitor as one system: `Guard` in torch, `OnnxGuard` as one exported graph."""
 
     def __call__(self, inputs: Any) -> Verdict:
@@ -20,6 +22,21 @@ class AnyGuard(ABC):
 
     calibration: dict[str, Any]
     """How the threshold was set, and what it promises; empty for a threshold of your own."""
+
+    def summary(self) -> str:
+        """What is watched, and when the alarm is raised, in words."""
+        watched = ", ".join(self.layers) or "the outputs"
+        words = f"{self.monitor_name} watches {watched} and raises the alarm "
+        try:
+            threshold = self.decided_threshold()
+        except NotFittedError:
+            return f"{words}never: it has no threshold yet, call calibrate(trace)."
+        above = (
+            f"{float(threshold):.4g}" if threshold.numel() == 1 else "the threshold of the predicted class"
+        )
+        rate, rows = (self.calibration.get(name) for name in ("false_alarm_rate", "rows"))
+        promise = "" if rate is None else f", set on {rows:,} clean rows for at most {rate:.1%} false alarms"
+        return f"{words}where its score is above {above}{promise}."
 
     def stream(self, k: int = 3, of: int = 5, **options: Any) -> AlarmStream:
         """An alarm over time, for rows that come one after another; `options` are those of `AlarmStream`.

@@ -1,10 +1,12 @@
 """The guard to start with: the input, the features and the output of a network, each watched by its own
-monitor, and their evidence combined.
+monitor, and their evidence combined by what each sees of faint faults of this network's own inputs.
 
-Which monitors and which combination was decided on two networks, a LeNet on GTSRB and an MLP on Sensorless
-(`benchmarks/default_guard.py choose`), and measured on others (docs/default-guard.md).
+Monitors, combination and what teaches it were decided on two networks, a LeNet on GTSRB and an MLP on
+Sensorless (`benchmarks/default_guard.py choose`), and measured on others (docs/default-guard.md).
 """
 
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,26 +14,23 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.faults.pseudo_fault import pseudo_faults
 from assay.guard.group_threshold import group_numbers
 from assay.guard.guard import Guard
-from assay.monitors.combination import Standardised
-from assay.monitors.entropy import Entropy
+from assay.monitors.gen import GEN
 from assay.monitors.input_statistics import InputStatistics
 from assay.monitors.knn import KNN
+from assay.monitors.likelihood_ratio import LikelihoodRatio
 from assay.monitors.monitor import Monitor
 from assay.monitors.parts.head import HeadFit
 from assay.monitors.parts.joint_fit import fit_together
 from assay.monitors.relative_mahalanobis import RelativeMahalanobis
 from assay.monitors.vim import ViM
-from assay.network import ENCODED, Network
+from assay.network import ENCODED, Network, length, rows
 from assay.trace import Inputs, Trace
 
-COMBINE = "root"
 INPUT, NEIGHBOURS, RESIDUAL, CLASSES, OUTPUT = "input", "neighbours", "residual", "classes", "output"
 """The members' names: what is unusual where one of them objects."""
-
-INPUT_SHARE = 0.7
-"""Of the weight; the other members share the rest equally."""
 
 WIDE = 768
 """Features from which ViM takes the place of KNN: a bank of such rows is large, and ViM's rule for how many
@@ -45,6 +44,9 @@ FEWEST = 100
 
 CALIBRATING = 0.25
 """Share of the data that sets the threshold; the rest fits the monitors."""
+
+TEACHING = 300
+"""Inputs, at most, that are made faulty to teach the monitor: a forward pass over them for each kind."""
 
 
 def default_guard(
@@ -66,9 +68,10 @@ def default_guard(
     on average over groups. `level` as in `Guard.calibrate`.
 
     Members: "input" (InputStatistics), "neighbours" (KNN; "residual", ViM, from 768 features), "classes"
-    (RelativeMahalanobis) and "output" (Entropy), as far as the network has features. A mean between the
-    geometric and the harmonic combines their p-values ("root" of `Standardised`), 0.7 of its weight on the
-    input's. `verdict.reasons` says which raised an alarm.
+    (RelativeMahalanobis) and "output" (GEN), as far as the network has features. `LikelihoodRatio` combines
+    their evidence. It is taught by faint pseudo-faults, made of at most 300 of the inputs themselves, so that
+    members weigh what they see on this very network; that costs about 20 forward passes over these inputs.
+    `verdict.reasons` says which member raised an alarm.
     """
     watched = network.observe(data, keep_inputs=ENCODED)
     if len(watched) < FEWEST:
@@ -79,13 +82,29 @@ def default_guard(
     share = CALIBRATING if train is None else 0.5
     rest, held = _apart(len(watched), numbers, share, seed)
     learned = None if train is None else network.observe(train, keep_inputs=ENCODED)
-    monitor = _fitted(network, watched[rest], learned, seed)
+    monitor = fitted_monitor(network, watched[rest], learned, seed=seed)
     guard = Guard(network, monitor)
     held_groups = None if numbers is None else numbers[held]
     return guard.calibrate(watched[held], false_alarm_rate, level=level, groups=held_groups)
 
 
-def default_monitor(network: Network, trace: Trace, *, seed: int = 0, prefit: bool = False) -> Standardised:
+def fitted_monitor(
+    network: Network, trace: Trace, train: Trace | None = None, *, seed: int = 0
+) -> LikelihoodRatio:
+    """The default guard's monitor, fitted on a Trace with its inputs, and taught by faults made of these; its
+    members are fitted on the training data, where there are some."""
+    if train is None:
+        monitor = default_monitor(network, trace, seed=seed).fit(trace)
+    else:
+        monitor = default_monitor(network, train, seed=seed, prefit=True)
+        fit_together(monitor.members, iter([train]))
+        monitor.fit(trace)
+    return monitor if trace.inputs is None else taught(monitor, network, trace.inputs, seed)
+
+
+def default_monitor(
+    network: Network, trace: Trace, *, seed: int = 0, prefit: bool = False
+) -> LikelihoodRatio:
     """The default guard's monitor, to be fitted on Traces like this one, which has its inputs."""
     members: dict[str, Monitor] = {}
     if trace.inputs is not None:
@@ -99,27 +118,29 @@ def default_monitor(network: Network, trace: Trace, *, seed: int = 0, prefit: bo
         else:
             members[NEIGHBOURS] = KNN(layer=layer, k=10, limit=_rows_within(NUMBERS, width), seed=seed)
         members[CLASSES] = RelativeMahalanobis(layer=layer, estimator="oas")
-    members[OUTPUT] = Entropy()
-    # The input sees most faults first, and what the network makes of it sees the rest.
-    others = len(members) - (INPUT in members)
-    weights = [INPUT_SHARE if name == INPUT else (1 - INPUT_SHARE) / others for name in members]
-    return Standardised(
-        list(members.values()),
-        names=list(members),
-        combine=COMBINE,
-        weights=weights,
-        prefit=prefit,
-        seed=seed,
-    )
+    members[OUTPUT] = GEN()
+    return LikelihoodRatio(list(members.values()), names=list(members), prefit=prefit, seed=seed)
 
 
-def _fitted(network: Network, trace: Trace, train: Trace | None, seed: int) -> Standardised:
-    """The monitor fitted on the Trace; its members on the training data, where there are some."""
-    if train is None:
-        return default_monitor(network, trace, seed=seed).fit(trace)
-    monitor = default_monitor(network, train, seed=seed, prefit=True)
-    fit_together(monitor.members, iter([train]))
-    return monitor.fit(trace)
+def taught(monitor: LikelihoodRatio, network: Network, inputs: Inputs, seed: int) -> LikelihoodRatio:
+    """Taught by pseudo-faults of some inputs; as it was fitted where none can be made or run."""
+    order = torch.randperm(length(inputs), generator=torch.Generator().manual_seed(seed))
+    some = rows(inputs, order[:TEACHING].sort().values)
+    try:
+        return monitor.teach(_answered(network, pseudo_faults(some, network, seed=seed)))
+    except InputError as error:
+        monitor.remedy_ = (
+            f"it weighs its members equally, since faults of these inputs taught nothing ({error})"
+        )
+        return monitor
+
+
+def _answered(network: Network, made: Iterator[tuple[str, Inputs]]) -> Iterator[Trace]:
+    """What the network does on these inputs, without those that it refuses, such as categories that are
+    none."""
+    for _, faulty in made:
+        with suppress(ValueError, TypeError, LookupError, RuntimeError):
+            yield network.observe(faulty, keep_inputs=ENCODED, allow_nonfinite=True)
 
 
 def _apart(rows: int, groups: Tensor | None, share: float, seed: int) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ from assay.monitors.input_range import InputRange
 from assay.monitors.input_statistics import InputStatistics
 from assay.monitors.kl_matching import KLMatching
 from assay.monitors.knn import KNN
+from assay.monitors.likelihood_ratio import LikelihoodRatio
 from assay.monitors.mahalanobis import Mahalanobis
 from assay.monitors.max_logit import MaxLogit
 from assay.monitors.max_softmax import MaxSoftmax
@@ -64,6 +65,7 @@ __all__ = [
     "InputRange",
     "InputStatistics",
     "KLMatching",
+    "LikelihoodRatio",
     "Mahalanobis",
     "MaxLogit",
     "MaxSoftmax",

@@ -49,5 +49,5 @@ class KNN(_NeighbourBank):
 
     def _compared(self, queries: Tensor) -> Tensor:
         found = nearest_rows(queries, self.bank_, self.neighbours_)[:, -1]
-        distances: Tensor = (queries.double() - self.bank_[found].double()).norm(dim=1)
+        distances: Tensor = torch.linalg.vector_norm(queries.double() - self.bank_[found].double(), dim=1)
         return distances

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,9 @@ def fewest_differences(patterns: NDArray[np.uint64], stored: NDArray[np.uint64])
     return fewest
 
 
+@cache
 def _faiss() -> Any:
+    """The package, or None; looked for once, since that takes longer than a search for one row."""
     return importlib.import_module("faiss") if importlib.util.find_spec("faiss") else None
 
 

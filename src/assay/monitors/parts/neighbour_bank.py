@@ -13,6 +13,8 @@ from assay.monitors.parts.reservoir import Reservoir, checked_limit
 from assay.monitors.parts.row_keys import RowKeys
 from assay.trace import Trace
 
+_LEAST = 1e-12  # length by which a row is divided
+
 
 class _NeighbourBank(Monitor):
     """Keeps a bank of training rows, all of them or a uniform sample of `limit`, and looks up k of them."""
@@ -39,7 +41,9 @@ class _NeighbourBank(Monitor):
     def _gather(self, traces: Iterator[Trace]) -> dict[str, Gathered]:
         kept, keys = Reservoir(self.limit), RowKeys(self.seed)
         for trace in traces:
-            kept.add(keys.next(trace.logits), self._rows_to_keep(trace))
+            drawn = keys.next(trace.logits)
+            near = kept.near(drawn)
+            kept.add(drawn[near], self._rows_to_keep(trace[near]))
         return {"kept": kept}
 
     def _describe(self, kept: Reservoir) -> None:
@@ -64,4 +68,6 @@ class _NeighbourBank(Monitor):
 
 def normalised(features: Tensor) -> Tensor:
     """Rows of unit length; a zero row stays zero."""
-    return torch.nn.functional.normalize(features.float(), dim=1)
+    single = features.float()
+    length: Tensor = torch.linalg.vector_norm(single, dim=1, keepdim=True)
+    return single / length.clamp(min=_LEAST)

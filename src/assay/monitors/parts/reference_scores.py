@@ -1,11 +1,13 @@
 """Scores of known rows as a scale for others: conformal p-values, and a fitted tail beyond all of them."""
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from assay.network.graph import under_tracer
+from assay.monitors.parts.formula import Array, evaluated
 
 TAIL_SHARE = 0.1
 """Share of the reference scores, the largest, to which the tail is fitted."""
@@ -32,12 +34,25 @@ def evidence_of(scores: Tensor, reference: Tensor, tail: Tensor) -> Tensor:
     Scores (..., N) are compared with their own reference (..., n), sorted, and tail (..., 3): those of
     several monitors at once, which is what counts in a guarded call on a single input.
     """
-    count = reference.shape[-1]
-    if under_tracer():  # graphs have no search; a count over the reference says the same
-        at_least = (reference[..., None, :] >= scores[..., None]).sum(dim=-1)
-    else:
-        at_least = count - torch.searchsorted(reference, scores)
-    return math.log(count + 1) - torch.log1p(at_least.double()) + _beyond(scores.double(), tail)
+    with np.errstate(over="ignore"):  # what is beyond every number is as far as one can be
+        return evaluated(_evidence, scores.double(), reference, tail)
+
+
+def _evidence(xp: Any, scores: Array, reference: Array, tail: Array) -> Array:
+    at_least = _counted(reference, scores) if xp is torch else _searched(reference, scores)
+    return math.log(reference.shape[-1] + 1) - xp.log1p(at_least) + _beyond(xp, scores, tail)
+
+
+def _counted(reference: Tensor, scores: Tensor) -> Tensor:
+    """How many of the reference are at least as large as each score: graphs have no search."""
+    return (reference[..., None, :] >= scores[..., None]).sum(dim=-1).double()
+
+
+def _searched(reference: Array, scores: Array) -> Array:
+    """The same, by a search in the sorted reference."""
+    if scores.ndim == 1:
+        return reference.shape[-1] - np.searchsorted(reference, scores)
+    return np.stack([_searched(*pair) for pair in zip(reference, scores, strict=True)])
 
 
 def fitted_tail(reference: Tensor) -> Tensor:
@@ -86,10 +101,10 @@ def _zhang_stephens(excess: Tensor) -> tuple[float, float]:
     return -shape / b, (count * shape + PRIOR_ROWS * 0.5) / (count + PRIOR_ROWS)
 
 
-def _beyond(scores: Tensor, tail: Tensor) -> Tensor:
+def _beyond(xp: Any, scores: Array, tail: Array) -> Array:
     """ln S(M) - ln S(score) where the score is above M, the largest of the reference, else 0."""
-    largest, scale, shape = tail.unsqueeze(-1).unbind(dim=-2)
-    farther = (torch.maximum(scores, largest).clamp(max=_LARGEST) - largest) / scale
+    largest, scale, shape = (tail[..., place : place + 1] for place in range(3))
+    farther = (xp.clip(xp.maximum(scores, largest), None, _LARGEST) - largest) / scale
     # log1p(a y) / a is y in the limit of an exponential tail, and all but y at this shape.
-    shape = shape.clamp(min=_EXPONENTIAL)
-    return (torch.log1p(shape * farther) / shape).clamp(max=_FARTHEST)
+    shape = xp.clip(shape, _EXPONENTIAL, None)
+    return xp.clip(xp.log1p(shape * farther) / shape, None, _FARTHEST)
