@@ -2,138 +2,120 @@
 
     python benchmarks/scale.py observe                        # ResNet-20 on CIFAR-10, 1, 2 and 4 workers
     python benchmarks/scale.py fit --rows 5e6 --features 512  # on a sharded trace (10 GB of this size)
-    python benchmarks/scale.py stream --rows 5e5 5e6 5e7      # 128 features in flat memory
     python benchmarks/scale.py kill                           # a worker and the driver, and a Ray node
+    python benchmarks/scale.py same                           # all answers on every engine, a Ray node lost
 
-Every worker has one thread. Speed-ups are of wall time and mean something on an idle machine only; rows per
-second of `stream` are of processor time.
+Every worker has one thread. Speed-ups are of wall time and mean something on an idle machine only.
 """
 
 import argparse
-import multiprocessing
+import importlib
 import os
-import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from growth import CLASSES, monitors, shards
 from torch import Tensor, nn
 
 import assay
-from assay import Network, ShardedTrace, Trace
-from assay.monitors import KNN, KLMatching, Mahalanobis, Monitor, ViM
-from assay.outputs import LOGITS
-
-CLASSES = 10
-SHARD = 65_536
-
-
-def shards(rows: int, features: int, size: int = SHARD) -> Iterator[Trace]:
-    """Features about ten class means and logits that are linear in them, made as they are asked for."""
-    mixing = torch.randn(features, features, generator=torch.Generator().manual_seed(0)) / features**0.5
-    means = 2 * torch.randn(CLASSES, features, generator=torch.Generator().manual_seed(1))
-    head = torch.randn(features, CLASSES, generator=torch.Generator().manual_seed(2)) / features**0.5
-    for number, start in enumerate(range(0, rows, size)):
-        generator = torch.Generator().manual_seed(100 + number)
-        count = min(size, rows - start)
-        labels = torch.randint(CLASSES, (count,), generator=generator)
-        values = torch.randn(count, features, generator=generator) @ mixing + means[labels]
-        yield Trace(values @ head, {"penultimate": values}, labels, outputs=LOGITS)
-
-
-def monitors() -> dict[str, Monitor]:
-    return {"Mahalanobis": Mahalanobis(), "ViM": ViM(), "KNN": KNN(limit=2000), "KLMatching": KLMatching()}
+from assay import Network, ShardedTrace
+from assay.engine import mapped
+from assay.monitors import Mahalanobis
 
 
 def compared(name: str, seconds: dict[int, float]) -> None:
     base = seconds[min(seconds)]
     each = ", ".join(f"{workers}: {value:.1f} s ({base / value:.2f}x)" for workers, value in seconds.items())
-    print(f"{name}: workers {each}")
+    print(f"{name}: workers {each}", flush=True)
 
 
-def observe(rows: int, workers: list[int]) -> None:
-    """The rows must be the same to the last bit; the time includes the start of the workers."""
+def engine_of(workers: int, engine: str) -> dict[str, Any]:
+    """One worker is this process."""
+    return {"engine": engine if workers > 1 else "here", "workers": workers}
+
+
+def prepared(engine: str, workers: list[int], warm: bool) -> None:
+    """A cluster with as many cores as the most workers, started outside the clock, as clusters are; where it
+    is to be `warm`, the server of processes as well, as the second call of a program finds it."""
+    if warm and engine == "processes":
+        list(mapped(_import_all, range(2), engine, workers=2))
+    if engine == "ray":
+        import ray
+
+        ray.init(
+            num_cpus=max(workers), include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False
+        )
+        list(mapped(_import_all, range(max(workers)), "ray", workers=max(workers)))
+
+
+def _import_all(_: int) -> None:
+    importlib.import_module("assay.monitors.parts.shard_fit")
+    time.sleep(1.0)  # so that every worker has one of these jobs
+
+
+def observe(rows: int, workers: list[int], engine: str, warm: bool) -> None:
+    """The rows must be the same to the last bit; unless `warm`, the time includes the start of workers."""
     from subjects import subject
 
     found = subject("resnet20-cifar10", 5000)
     network, some = found.network, found.live[0]
     inputs = some.repeat(-(-rows // len(some)), 1, 1, 1)[:rows]
-    whole = network.observe(inputs)
-    seconds = {}
+    prepared(engine, workers, warm)
+    seconds, whole = {}, None
     for count in workers:
         begun = time.perf_counter()
-        found = network.observe(inputs, engine="processes" if count > 1 else "here", workers=count)
+        trace = network.observe(inputs, **engine_of(count, engine))
         seconds[count] = time.perf_counter() - begun
-        assert torch.equal(found.logits, whole.logits)
-    compared(f"observe, ResNet-20, {len(whole):,} images", seconds)
+        assert whole is None or torch.equal(trace.logits, whole)
+        whole = trace.logits
+    compared(f"observe, ResNet-20, {len(inputs):,} images, {engine}", seconds)
 
 
-def fit(rows: int, features: int, workers: list[int], folder: Path) -> None:
-    """The states must give the same scores, to 2e-5 of their value."""
+def fit(
+    rows: int,
+    features: int,
+    workers: list[int],
+    folder: Path,
+    engine: str,
+    warm: bool,
+    names: list[str],
+    score: bool,
+) -> None:
+    """The states must give the same scores, to 2e-5 of their value. All files are read once before."""
     place = folder / f"trace-{rows}-{features}"
     if not (place / "manifest.jsonl").is_file():
         ShardedTrace.write(shards(rows, features), place)
     sharded = ShardedTrace.open(place)
+    for shard in sharded.shards:
+        shard.file.read_bytes()
+    prepared(engine, workers, warm)
     some = sharded.shards[0].trace()[:2000]
-    for name, monitor in monitors().items():
+    for name in names:
+        monitor = monitors()[name]
         seconds, expected = {}, None
         for count in workers:
             begun = time.perf_counter()
-            monitor.fit(sharded, engine="processes" if count > 1 else "here", workers=count)
+            monitor.fit(sharded, **engine_of(count, engine))
             seconds[count] = time.perf_counter() - begun
-            scores = monitor.score(some)
-            assert expected is None or torch.allclose(scores, expected, rtol=2e-5, atol=2e-5)
-            expected = scores
-        compared(f"fit {name}, {rows:,} x {features}", seconds)
-
-
-def stream(sizes: list[int], features: int) -> None:
-    """Fit and score in one process; beside it, one matrix product of the same rows with d x d numbers."""
-    print("| rows | monitor | fit, rows/s | score, rows/s | product, rows/s | peak memory, MB |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for rows in sizes:
-        for name in monitors():
-            command = [sys.executable, __file__, "stream-one", str(rows), str(features), name]
-            print(
-                subprocess.run(command, check=True, capture_output=True, text=True).stdout, end="", flush=True
-            )
-
-
-def stream_one(rows: int, features: int, name: str) -> None:
-    """In a process of its own, whose peak memory is that of this run. The rows are made outside the clock."""
-    torch.set_num_threads(1)
-    clock = dict.fromkeys(("making", "fit", "score", "product"), 0.0)
-    monitor = monitors()[name]
-
-    def made() -> Iterator[Trace]:
-        source = shards(rows, features)
-        while True:
-            begun = time.process_time()
-            trace = next(source, None)
-            clock["making"] += time.process_time() - begun
-            if trace is None:
-                return
-            yield trace
-
-    begun = time.process_time()
-    monitor.fit(made())
-    clock["fit"] = time.process_time() - begun - clock["making"]
-    square = torch.randn(features, features)
-    for trace in shards(rows, features):
-        begun = time.process_time()
-        monitor.score(trace)
-        clock["score"] += time.process_time() - begun
-        begun = time.process_time()
-        trace.layer("penultimate") @ square
-        clock["product"] += time.process_time() - begun
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    speeds = " | ".join(f"{rows / clock[part]:,.0f}" for part in ("fit", "score", "product"))
-    print(f"| {rows:.0e} | {name} | {speeds} | {peak:,.0f} |")
+            found = monitor.score(some)
+            assert expected is None or torch.allclose(found, expected, rtol=2e-5, atol=2e-5)
+            expected = found
+        compared(f"fit {name}, {rows:,} x {features}, {engine}", seconds)
+        if score:
+            seconds, expected = {}, None
+            for count in workers:
+                begun = time.perf_counter()
+                found = monitor.score(sharded, **engine_of(count, engine))
+                seconds[count] = time.perf_counter() - begun
+                assert expected is None or torch.equal(found, expected)
+                expected = found
+            compared(f"score {name}, {rows:,} x {features}, {engine}", seconds)
 
 
 class Slow(nn.Module):
@@ -152,9 +134,7 @@ class Slow(nn.Module):
 def slow_run(folder: str, engine: str) -> None:
     inputs = torch.randn(20_000, 64, generator=torch.Generator().manual_seed(3))
     if engine == "ray":
-        import ray
-
-        ray.init(address=os.environ["RAY_ADDRESS"], _node_ip_address="127.0.0.1", log_to_driver=False)
+        _connect()
     Network(Slow()).observe_to(folder, inputs, engine=engine, workers=2, shard_rows=1024)
 
 
@@ -165,19 +145,18 @@ def kill(folder: Path, engines: list[str]) -> None:
     whole = assay.load(expected)
     for engine in engines:
         place, cluster = folder / engine, _ray_cluster() if engine == "ray" else None
-        process = multiprocessing.get_context("spawn").Process(target=slow_run, args=(str(place), engine))
-        process.start()
+        command = [sys.executable, __file__, "slow-run", str(place), engine]
+        driver = subprocess.Popen(command)
         while listed(place) < 4:
             time.sleep(0.1)
-        os.kill(process.pid or 0, signal.SIGKILL)
-        process.join()
+        driver.kill()
+        driver.wait()
         left = listed(place)
-        again = multiprocessing.get_context("spawn").Process(target=slow_run, args=(str(place), engine))
-        again.start()
+        again = subprocess.Popen(command)
         while listed(place) < left + 4:
             time.sleep(0.1)
-        lost = _lose(again.pid or 0, cluster)
-        again.join()
+        lost = _lose(again.pid, cluster)
+        again.wait()
         found = assay.load(place)
         same = torch.equal(found.logits, whole.logits)
         print(f"{engine}: driver killed after {left} shards, then {lost}; {len(found)} rows, same: {same}")
@@ -192,6 +171,7 @@ def listed(place: Path) -> int:
 
 def _ray_cluster() -> Any:
     """Two nodes on this machine, which RAY_ADDRESS names."""
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # or Ray replaces loopback addresses
     from ray.cluster_utils import Cluster
 
     node = {"num_cpus": 1, "node_ip_address": "127.0.0.1"}
@@ -199,6 +179,12 @@ def _ray_cluster() -> Any:
     cluster.second = cluster.add_node(**node)
     os.environ["RAY_ADDRESS"] = cluster.address
     return cluster
+
+
+def _connect() -> None:
+    import ray
+
+    ray.init(address=os.environ["RAY_ADDRESS"], _node_ip_address="127.0.0.1", log_to_driver=False)
 
 
 def _lose(driver: int, cluster: Any) -> str:
@@ -215,42 +201,101 @@ def _lose(driver: int, cluster: Any) -> str:
     return "a worker killed"
 
 
+def answers(folder: Path, engine: str, workers: int) -> dict[str, Any]:
+    """All that runs on an engine: rows, a fitted state, alarms, counts, an estimate and a benchmark."""
+    generator = torch.Generator().manual_seed(5)
+    inputs, labels = torch.randn(8_000, 64, generator=generator), torch.arange(8_000) % CLASSES
+    network, on = Network(Slow()), {"engine": engine, "workers": workers}
+    sharded = network.observe_to(folder / f"{engine}-{workers}", (inputs, labels), shard_rows=512, **on)
+    clean, live = sharded[:4_096], sharded[4_096:]
+    monitor = Mahalanobis().fit(clean, **on)
+    guard = assay.Guard(network, monitor).calibrate(clean.trace())
+    faulty = torch.arange(len(live)) % 2 == 0
+    scenario = assay.benchmark.Scenario.of("live", "shift", live, live.labels, faulty)
+    measured = assay.run_benchmark({"guard": guard}, [scenario], resamples=100, **on).table
+    bins = assay.Bins.from_data(clean.shards[0].trace(), width=0.5)
+    return {
+        "rows": sharded.logits,
+        "scores": monitor.score(live, **on),
+        "alarms": guard.judge(live.trace()).alarm,
+        "counts": torch.as_tensor(assay.Histogram.of(live, bins, **on).counts),
+        "estimate": _numbers(assay.estimate_accuracy(clean.trace(), live, **on).to_frame()),
+        "benchmark": _numbers(measured[[name for name in measured if "seconds" not in name]]),
+    }
+
+
+def _numbers(frame: Any) -> Tensor:
+    return torch.as_tensor(frame.select_dtypes("number").to_numpy(float)).nan_to_num(-1.0)
+
+
+def same(folder: Path) -> None:
+    """Every answer of two and four workers beside that of one; a node of the Ray cluster is lost on the
+    way."""
+    alone = answers(folder, "here", 1)
+    cluster = _ray_cluster()
+    _connect()
+    import ray
+
+    for engine, workers in (("processes", 2), ("processes", 4), ("ray", 2), ("ray", 4)):
+        lost = (engine, workers) == ("ray", 4)
+        if lost:
+            threading.Thread(target=_lose_on_the_way, args=(folder / "ray-4", cluster)).start()
+        found = answers(folder, engine, workers)
+        each = ", ".join(f"{name} {_difference(alone[name], found[name])}" for name in alone)
+        print(f"{engine}, {workers} workers{', a node lost' if lost else ''}: {each}", flush=True)
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def _lose_on_the_way(place: Path, cluster: Any) -> None:
+    while listed(place) < 4:
+        time.sleep(0.05)
+    _lose(0, cluster)
+
+
+def _difference(one: Tensor, other: Tensor) -> str:
+    if torch.equal(one, other):
+        return "equal"
+    return f"within {float(((one - other).abs() / one.abs().clamp(min=1)).max()):.0e}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parts = parser.add_subparsers(dest="part", required=True)
-    for name in ("observe", "fit", "stream", "kill", "stream-one"):
-        part = parts.add_parser(name)
+    commands = parser.add_subparsers(dest="part", required=True)
+    for name in ("observe", "fit", "kill", "same", "slow-run"):
+        part = commands.add_parser(name)
         if name in ("observe", "fit"):
             part.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
-        if name in ("fit", "kill"):
+            part.add_argument("--engine", default="processes")
+            part.add_argument("--warm", action="store_true", help="start the workers before the clock")
+        if name in ("fit", "kill", "same"):
             part.add_argument("--folder", type=Path, default=Path("scale"))
         if name == "observe":
-            part.add_argument("--rows", type=float, default=20_000)
+            part.add_argument("--rows", type=float, default=49_152)
         elif name == "fit":
             part.add_argument("--rows", type=float, default=5e5)
             part.add_argument("--features", type=int, default=512)
-        elif name == "stream":
-            part.add_argument("--rows", type=float, nargs="+", default=[5e5, 5e6])
-            part.add_argument("--features", type=int, default=128)
+            part.add_argument("--monitors", nargs="+", default=list(monitors()), choices=list(monitors()))
+            part.add_argument("--score", action="store_true", help="time the scores as well")
         elif name == "kill":
             part.add_argument("--engines", nargs="+", default=["processes", "ray"])
-        else:
-            part.add_argument("rows", type=int)
-            part.add_argument("features", type=int)
-            part.add_argument("name")
+        elif name == "slow-run":
+            part.add_argument("folder")
+            part.add_argument("engine")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     match asked.part:
         case "observe":
-            observe(int(asked.rows), asked.workers)
+            observe(int(asked.rows), asked.workers, asked.engine, asked.warm)
         case "fit":
-            fit(int(asked.rows), asked.features, asked.workers, asked.folder)
-        case "stream":
-            stream([int(rows) for rows in asked.rows], asked.features)
-        case "stream-one":
-            stream_one(asked.rows, asked.features, asked.name)
+            options = (asked.engine, asked.warm, asked.monitors, asked.score)
+            fit(int(asked.rows), asked.features, asked.workers, asked.folder, *options)
+        case "slow-run":
+            slow_run(asked.folder, asked.engine)
         case "kill":
             kill(asked.folder, asked.engines)
+        case "same":
+            same(asked.folder)
 
 
 if __name__ == "__main__":

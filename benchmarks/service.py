@@ -2,6 +2,7 @@
 
     python benchmarks/service.py rates                 1, 2 and 4 workers, batches off and on, beside forward
     python benchmarks/service.py kills --minutes 10    a worker killed every minute under load
+    python benchmarks/service.py supervisor            what counting costs it, against features and classes
     python benchmarks/service.py ray                   two replicas on Ray Serve, one killed under load
 
 The command itself serves (`assay serve`, one thread per worker, everything watched); clients are in this
@@ -12,6 +13,7 @@ of a request, over all processes of the service, are beside them.
 import argparse
 import asyncio
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -25,9 +27,11 @@ import numpy as np
 import runtime
 import torch
 from prometheus_client.parser import text_string_to_metric_families
+from torch import nn
 
 import assay
 from assay.monitors import Mahalanobis
+from assay.web.tally import Seen, Tally
 
 HERE = Path(__file__).resolve().parent
 NETWORKS = {"small": runtime.small, "resnet": runtime.resnet}
@@ -41,7 +45,8 @@ class Command:
     """`assay serve` of a saved guard, with its processes."""
 
     def __init__(self, folder: Path, network: str, *options: str) -> None:
-        environment = os.environ | {"PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1"}
+        places = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}
         files = [
             f"{network}.safetensors",
             f"runtime:{network}",
@@ -49,7 +54,16 @@ class Command:
             f"{network}-clean.safetensors",
         ]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", "from assay.cli import main; main()", "serve", *files],
+            [
+                sys.executable,
+                "-c",
+                "from assay.cli import main; main()",
+                "serve",
+                *files,
+                "--port",
+                "0",
+                *options,
+            ],
             cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -148,13 +162,15 @@ def plain_forward(network: assay.Network, batch: int, seconds: float) -> float:
     return (time.process_time() - start) / images * 1e3
 
 
-def rate_figures(names: list[str], seconds: float, clients: int, counts: list[int]) -> None:
+def rate_figures(
+    names: list[str], seconds: float, clients: int, counts: list[int], waits: list[float | None]
+) -> None:
     folder = Path(tempfile.mkdtemp())
     for name in names:
         network = saved(folder, name)
         alone, together = plain_forward(network, 1, seconds / 4), plain_forward(network, 16, seconds / 4)
         print(f"{name}: plain forward {alone:.2f} ms of CPU an image alone, {together:.2f} in batches of 16")
-        for wait in (None, 0.0, 5.0):
+        for wait in waits:
             for workers in counts:
                 options = [] if wait is None else ["--batch-wait-ms", str(wait)]
                 served = Command(folder, name, "--workers", str(workers), *options)
@@ -210,6 +226,51 @@ async def _load_and_kill(served: Command, clients: int, seconds: float) -> tuple
     return await loading
 
 
+def everything_watched(features: int, classes: int) -> assay.Watch:
+    """All that `assay serve --reference` watches, on a network with these sizes."""
+    torch.manual_seed(0)
+    network = assay.Network(nn.Sequential(nn.Linear(16, features), nn.ReLU(), nn.Linear(features, classes)))
+    rows = torch.randn(2000, 16, generator=torch.Generator().manual_seed(1))
+    clean = network.observe((rows, torch.arange(2000) % classes))
+    guard = assay.Guard(network, Mahalanobis().fit(clean[:1000])).calibrate(clean[1000:])
+    return assay.Watch(
+        guard,
+        assay.Bins.from_data(clean, width=1.0),
+        assay.VolatilityWatch(1000).calibrate(clean),
+        drift=assay.DriftWatch().calibrate(guard.judge(clean).alarm),
+        estimator=assay.AccuracyEstimator(window=1000).fit(clean),
+    )
+
+
+def supervisor_figures(messages: int) -> None:
+    """CPU of what the supervisor does with a pass of so many requests, and the bytes of its message."""
+    torch.set_num_threads(1)
+    print("| features | classes | requests in a pass | bytes | CPU a request, us | a page of /metrics, ms |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for features, classes in ((64, 10), (640, 10), (64, 100), (64, 1000)):
+        watch = everything_watched(features, classes)
+        for rows in (1, 16):
+            tally = Tally(watch, {})
+            answer = watch.guard.answer(torch.randn(rows, 16))
+            seen = pickle.dumps(("add", Seen.of(answer, tally.layers)), pickle.HIGHEST_PROTOCOL)
+            request = pickle.dumps(("add_request", 200, 0.003), pickle.HIGHEST_PROTOCOL)
+            begun = time.process_time()
+            for _ in range(max(1, messages // rows)):
+                for message in (seen, *rows * (request,)):
+                    name, *arguments = pickle.loads(message)
+                    getattr(tally, name)(*arguments)
+            watch.state_now()  # rows that wait to be counted
+            cost = (time.process_time() - begun) / (max(1, messages // rows) * rows)
+            begun = time.process_time()
+            for _ in range(20):
+                tally.text()
+            page = (time.process_time() - begun) / 20
+            print(
+                f"| {features} | {classes} | {rows} | {len(seen):,} | {cost * 1e6:.0f} | {page * 1e3:.1f} |",
+                flush=True,
+            )
+
+
 def ray_watch() -> assay.Watch:
     network = assay.Network(runtime.small())
     clean = network.observe(runtime.images(300, 5))
@@ -258,18 +319,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("figures", choices=("rates", "kills", "ray"))
+    parser.add_argument("figures", choices=("rates", "kills", "supervisor", "ray"))
     parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=list(NETWORKS))
     parser.add_argument("--workers", nargs="+", type=int, default=[1, 2, 4])
+    parser.add_argument(
+        "--batch-waits", nargs="+", default=["off", "0", "5"], help="milliseconds, or off for no batches"
+    )
     parser.add_argument("--seconds", type=float, default=10.0, help="of load for each figure of rates")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--minutes", type=float, default=10.0, help="of load for kills")
     parser.add_argument("--every", type=float, default=60.0, help="seconds between two kills")
+    parser.add_argument("--messages", type=int, default=6000, help="requests for each figure of supervisor")
     given = parser.parse_args()
     if given.figures == "rates":
-        rate_figures(given.networks, given.seconds, given.clients, given.workers)
+        waits = [None if wait == "off" else float(wait) for wait in given.batch_waits]
+        rate_figures(given.networks, given.seconds, given.clients, given.workers, waits)
     elif given.figures == "kills":
         kill_figures(given.minutes, given.every, given.clients)
+    elif given.figures == "supervisor":
+        supervisor_figures(given.messages)
     else:
         ray_figures(given.seconds, given.clients)
 

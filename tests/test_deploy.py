@@ -9,6 +9,7 @@ import json
 import re
 import runpy
 import shutil
+import subprocess
 from pathlib import Path
 
 import kubernetes_validate
@@ -171,3 +172,33 @@ def test_kserve_has_a_model_or_a_container():
         "1.31",
         strict=True,
     )
+
+
+ACTION = yaml.safe_load((DEPLOY / "github" / "action.yml").read_text())
+
+
+def test_the_github_action_checks_and_passes_the_status_on(tmp_path):
+    """Its own script, run by bash with a command in place of assay that shows what it was given."""
+    step = next(step for step in ACTION["runs"]["steps"] if step.get("id") == "check")
+    assert not re.findall(r"\$\{\{", step["run"]), "an input must not be pasted into a script"
+    assert set(re.findall(r"inputs\.(\w+)", str(ACTION["runs"]))) == set(ACTION["inputs"])
+    script = '#!/bin/bash\nprintf "%s\\n" "$@" > given\necho "a gate failed"\nexit 1\n'
+    (tmp_path / "assay").write_text(script)
+    (tmp_path / "assay").chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path}:/usr/bin:/bin",
+        "NETWORK": "my.models:trained",
+        "DATA": "$(touch broken) x.npz",
+        "OPTIONS": "--least-accuracy 0.9 --no-teach",
+        "GITHUB_STEP_SUMMARY": "summary",
+        "GITHUB_OUTPUT": "output",
+    }
+    ran = subprocess.run(["bash", "-e", "-c", step["run"]], cwd=tmp_path, env=environment, check=False)
+    assert ran.returncode == 1
+    assert not (tmp_path / "broken").exists()
+    given = (tmp_path / "given").read_text().splitlines()
+    assert given[:4] == ["check", "my.models:trained", "--data", "$(touch broken) x.npz"]
+    params = get_command(app).commands["check"].make_context("check", given[1:]).params
+    assert (params["least_accuracy"], params["teach"]) == (0.9, False)
+    assert "a gate failed" in (tmp_path / "summary").read_text()
+    assert (tmp_path / "output").read_text() == "status=1\n"

@@ -99,16 +99,18 @@ def trained(width):
     torch.manual_seed(width)
     module = nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 3))
     inputs, labels = blobs(300, 0)
-    optimiser = torch.optim.Adam(module.parameters(), 0.02)
-    for _ in range(60):
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(module(inputs), labels).backward()
-        optimiser.step()
-    return assay.Network(module.eval())
+    for _ in range(60):  # by hand: an optimiser of torch takes seconds to import
+        loss = nn.functional.cross_entropy(module(inputs), labels)
+        slopes = torch.autograd.grad(loss, list(module.parameters()))
+        with torch.no_grad():
+            for weights, slope in zip(module.parameters(), slopes, strict=True):
+                weights -= 0.3 * slope
+    return assay.Network(module.eval(), batch_size=50)
 
 
-def everything(engine):
-    """A benchmark, a comparison, a sampling run, a bootstrap, rows observed and a fit, as plain numbers."""
+def everything(engine, folder):
+    """A benchmark, a comparison, a sampling run, a bootstrap, and all that is done with shards, as plain
+    numbers."""
     train, test = blobs(300, 1), blobs(200, 2)
     network = trained(8)
     fitted, held = network.observe(train), network.observe(blobs(200, 3))
@@ -121,9 +123,11 @@ def everything(engine):
         assay.benchmark.Scenario.of(
             f"shift {size}", "shift", test[0] + size * faulty[:, None], test[1], faulty
         )
-        for size in (0.5, 1.0, 2.0, 4.0)
+        for size in (0.5, 4.0)
     ]
-    table = assay.run_benchmark(guards, moved, resamples=20, engine=engine).table
+    sharded = network.observe_to(folder, train, engine=engine, workers=2, shard_rows=100)
+    recorded = assay.benchmark.Scenario.of("recorded", "shift", sharded, train[1], torch.arange(300) % 2)
+    table = assay.run_benchmark(guards, [*moved, recorded], resamples=20, engine=engine).table
     networks = {"narrow": trained(5), "wide": network}
     compared = assay.compare_monitorability(
         networks, train, test, steps=4, resamples=20, epsilon_range=(0.1, 0.4), engine=engine
@@ -134,7 +138,7 @@ def everything(engine):
     reshaped = assay.reshape(network.observe(test), assay.Histogram.of(held, bins), 0.1)
     estimate = reshaped.estimate(resamples=120, engine=engine)
     own = reshaped.estimate(_first_label, resamples=60, engine=engine)
-    neighbours = assay.monitors.KNN(k=3).fit([fitted[:100], fitted[100:]], engine=engine)
+    neighbours = assay.monitors.KNN(k=3).fit(sharded, engine=engine)
     columns = [name for name in table if "seconds" not in name]
     return {
         "benchmark": table[columns].to_json(),
@@ -144,7 +148,10 @@ def everything(engine):
         "kept": dist.kept.inputs.tolist(),
         "estimate": [estimate.lower, estimate.upper, own.lower, own.upper],
         "observed": network.observe(train, engine=engine).logits.tolist(),
-        "neighbours": neighbours.score(held, engine=engine).tolist(),
+        "shards": sharded.logits.tolist(),
+        "neighbours": neighbours.score(sharded, engine=engine).tolist(),
+        "counts": assay.Histogram.of(sharded, bins, engine=engine).counts.tolist(),
+        "accuracy": assay.estimate_accuracy(held, sharded, engine=engine).to_frame().to_json(),
     }
 
 
@@ -152,47 +159,72 @@ def _first_label(labels, predictions):
     return float((labels == 0).float().mean())
 
 
-@pytest.fixture(scope="module")
-def here():
-    return everything("here")
+@pytest.fixture(scope="module", autouse=True)
+def here(tmp_path_factory):
+    """Before any worker starts, so that all of them find imported what they need."""
+    return everything("here", tmp_path_factory.mktemp("here") / "shards")
 
 
-def test_local_processes_give_the_same_results(here):
-    assert everything("processes") == here
+def test_local_processes_give_the_same_results(here, tmp_path):
+    assert everything("processes", tmp_path / "shards") == here
+
+
+def test_shards_are_those_of_the_rows(here):
+    assert here["shards"] == here["observed"]
 
 
 RAY = """
-import json, logging, sys, threading, time, warnings
+import json, logging, sys, warnings
 warnings.simplefilter("ignore")
-import ray
+import ray, ray.data, torch
 from ray.cluster_utils import Cluster
 
+# A node that is gone is missed after a second and a half, one that is only slow after a minute.
+missed_soon = {"health_check_period_ms": 300, "health_check_initial_delay_ms": 0}
 cluster = Cluster(
     initialize_head=True,
-    head_node_args={"num_cpus": 1, "node_ip_address": "127.0.0.1", "include_dashboard": False},
+    head_node_args={
+        "num_cpus": 1,
+        "node_ip_address": "127.0.0.1",
+        "include_dashboard": False,
+        "_system_config": missed_soon,
+    },
 )
 second = cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1")
 ray.init(
     address=cluster.address, _node_ip_address="127.0.0.1", log_to_driver=False, logging_level=logging.ERROR
 )
+ray.data.DataContext.get_current().enable_progress_bars = False
 sys.path.insert(0, sys.argv[1])
 import test_engine
 from assay.engine import mapped
 
 def slow(job):
-    import os, time
-    time.sleep(0.5)
+    import time
+    time.sleep(0.3)
     return job, ray.get_runtime_context().get_node_id()
 
-results = mapped(slow, range(12), "ray")
+results = mapped(slow, range(8), "ray")
 seen = [next(results), next(results)]
 cluster.remove_node(second, allow_graceful=False)  # with jobs on it
 seen += list(results)
-answers = test_engine.everything("ray")
-deadline = time.monotonic() + 300  # a node that was killed is missed after some silent seconds
-while (alive := sum(node["Alive"] for node in ray.nodes())) > 1 and time.monotonic() < deadline:
-    time.sleep(0.5)
-print(json.dumps([[job for job, _ in seen], alive, answers]))
+answers = test_engine.everything("ray", sys.argv[2])
+alive = sum(node["Alive"] for node in ray.nodes())
+network, (inputs, labels) = test_engine.trained(8), test_engine.blobs(300, 1)
+rows = [{"x": inputs[row].numpy(), "label": int(labels[row])} for row in range(300)]
+named = ray.data.from_items(rows, override_num_blocks=3)
+arrays = ray.data.from_numpy([part.numpy() for part in inputs.split(100)])
+blocks = [
+    network.observe(named, engine="ray", columns=("x", "label")),
+    network.observe(arrays, engine="ray"),
+]
+found = [block.logits.tolist() for block in blocks], blocks[0].labels.tolist()
+try:
+    network.observe(arrays, engine="processes")
+except Exception as error:
+    refused = str(error)
+with open(sys.argv[3], "w") as file:
+    json.dump([[job for job, _ in seen], alive, answers, found, refused], file)
 ray.shutdown()
 cluster.shutdown()
 """
@@ -200,7 +232,7 @@ cluster.shutdown()
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
 def test_a_ray_cluster_that_loses_a_node_gives_the_same_results(here, tmp_path):
-    """Two nodes on this machine, one of which is removed while jobs run on it."""
+    """Two nodes on this machine, one of which is removed while jobs run on it; and datasets of Ray."""
     folder = str(Path(__file__).parent)
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([*sys.path, folder]),
@@ -211,14 +243,36 @@ def test_a_ray_cluster_that_loses_a_node_gives_the_same_results(here, tmp_path):
     }
     script = tmp_path / "cluster.py"
     script.write_text(RAY)
+    answers = tmp_path / "answers.json"
     done = subprocess.run(
-        [sys.executable, str(script), folder], env=environment, capture_output=True, text=True, timeout=1200
+        [sys.executable, str(script), folder, str(tmp_path / "shards"), str(answers)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    order, alive, results = json.loads(done.stdout.splitlines()[-1])
-    assert order == list(range(12))
+    order, alive, results, (blocks, labels), refused = json.loads(answers.read_text())
+    assert order == list(range(8))
     assert alive == 1
     assert results == here
+    for logits in blocks:
+        # Batches end with a block, and those of other lengths may round unlike these.
+        assert np.allclose(logits, here["observed"], atol=1e-6)
+    assert labels == blobs(300, 1)[1].tolist()
+    assert "pass engine='ray'" in refused
+
+
+@pytest.mark.filterwarnings("ignore")  # of what Ray imports
+def test_a_job_that_always_kills_its_worker_is_given_up_by_ray(monkeypatch):
+    ray = pytest.importorskip("ray")
+
+    def crash(reference):
+        raise ray.exceptions.WorkerCrashedError
+
+    monkeypatch.setattr(ray, "get", crash)
+    with pytest.raises(InputError, match="died 4 times"):
+        mapping._ray_result(None)
 
 
 def test_ladders_are_weighted_by_their_precision(here):

@@ -11,21 +11,20 @@ import assay
 from assay import Network, ShardedTrace, Trace
 from assay.errors import InputError, StorageError
 from assay.monitors import KNN, AnyOf, Energy, Mahalanobis, Reconstruction, ViM
-from assay.monitors.parts.shard_fit import collect_on
+from assay.monitors.parts.shard_fit import _groups, collect_on
+from rows_of_shards import labelled_rows, same_rows, small_network
 
 ROWS = 400
 
 
 @pytest.fixture(scope="module")
 def network():
-    torch.manual_seed(0)
-    return Network(nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3)), batch_size=32)
+    return small_network(batch_size=32)
 
 
 @pytest.fixture(scope="module")
 def data():
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(ROWS, 6, generator=generator), torch.randint(3, (ROWS,), generator=generator)
+    return labelled_rows(ROWS)
 
 
 @pytest.fixture(scope="module")
@@ -40,17 +39,10 @@ def sharded(network, data, tmp_path_factory):
     return assay.load(folder)
 
 
-def same(left, right):
-    parts = [
-        (trace.logits, trace.layer("penultimate"), trace.labels, trace.inputs) for trace in (left, right)
-    ]
-    return all(torch.equal(*pair) for pair in zip(*parts, strict=True))
-
-
 def test_it_has_the_rows_of_one_run(sharded, whole, network):
     assert len(sharded) == ROWS
     assert [len(shard) for shard in sharded.shards] == [128, 128, 128, 16]  # whole batches of 32
-    assert same(sharded.trace(), whole)
+    assert same_rows(sharded.trace(), whole)
     assert sharded.network == network.fingerprint
     for name in ("logits", "labels", "predictions", "correct", "probabilities"):
         assert torch.equal(getattr(sharded, name), getattr(whole, name))
@@ -66,15 +58,15 @@ def test_it_has_the_rows_of_one_run(sharded, whole, network):
 def test_slices_are_those_of_the_trace(sharded, whole, rows):
     part = sharded[rows]
     numbers = torch.tensor(range(ROWS)[rows], dtype=torch.long)
-    assert same(part.trace() if isinstance(part, ShardedTrace) else part, whole[numbers])
+    assert same_rows(part.trace() if isinstance(part, ShardedTrace) else part, whole[numbers])
 
 
 def test_masks_numbers_and_single_rows_are_those_of_the_trace(sharded, whole):
     mask = whole.predictions == 1
     numbers = torch.tensor([399, 0, 130, -1, 130])
-    assert same(sharded[mask], whole[mask])
-    assert same(sharded[numbers], whole[numbers])
-    assert same(sharded[-1], whole[-1])
+    assert same_rows(sharded[mask], whole[mask])
+    assert same_rows(sharded[numbers], whole[numbers])
+    assert same_rows(sharded[-1], whole[-1])
     assert len(sharded[torch.zeros(ROWS, dtype=torch.bool)]) == 0
     for wrong in (torch.tensor([400]), mask[:10]):
         with pytest.raises(InputError, match="expected"):
@@ -83,7 +75,7 @@ def test_masks_numbers_and_single_rows_are_those_of_the_trace(sharded, whole):
 
 def test_concatenation_copies_nothing(sharded, whole):
     twice = sharded[:150] + sharded[150:]
-    assert same(twice.trace(), whole)
+    assert same_rows(twice.trace(), whole)
     assert twice.shards[0].file == sharded.shards[0].file
     with pytest.raises(InputError, match="one network"):
         sharded + ShardedTrace(sharded.shards, "another")
@@ -112,6 +104,16 @@ def test_processes_give_the_same(sharded, whole):
     assert monitor.members[1] is members[1]  # fitted in place, as on one machine
     assert torch.equal(monitor.members[1].bank_, expected.members[1].bank_)
     assert torch.allclose(monitor.score(whole), expected.score(whole), rtol=2e-5, atol=2e-5)
+
+
+def test_jobs_of_a_fit_are_groups_of_shards_that_end_with_single_ones(sharded):
+    many = ShardedTrace.concatenate([sharded] * 20)
+    groups = list(_groups(many, 2))
+    assert [shard for group in groups for shard in group] == list(many.shards)
+    sizes = [len(group) for group in groups]
+    assert sizes == sorted(sizes, reverse=True)
+    assert (sizes[0], sizes[-1]) == (8, 1)
+    assert all(len(group) == 1 for group in _groups(many, None))  # only the cluster knows its workers
 
 
 def test_what_cannot_merge_is_not_fitted_on_an_engine(sharded):
@@ -157,7 +159,7 @@ def test_a_run_that_was_stopped_goes_on(network, data, whole, tmp_path):
         manifest.write('{"file": "000002.safe')  # killed in the middle of a line
     batches = [(data[0][start : start + 50], data[1][start : start + 50]) for start in range(0, ROWS, 50)]
     again = network.observe_to(folder, batches, keep_inputs=True, shard_rows=100)
-    assert same(again.trace(), whole)
+    assert same_rows(again.trace(), whole)
     assert (folder / "000000.safetensors").stat().st_mtime_ns == before
     assert len(network.observe_to(folder, batches, keep_inputs=True, shard_rows=100)) == ROWS  # finished
 
@@ -165,7 +167,7 @@ def test_a_run_that_was_stopped_goes_on(network, data, whole, tmp_path):
 def test_a_run_goes_on_with_the_same_data_and_network_only(network, data, tmp_path):
     folder = tmp_path / "trace"
     network.observe_to(folder, data, shard_rows=100)
-    other = Network(nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3)), batch_size=32)
+    other = Network(nn.Linear(6, 3), batch_size=32)
     with pytest.raises(StorageError, match="network differ"):
         other.observe_to(folder, data, shard_rows=100)
     for wrong in ((data[0] + 1, data[1]), (data[0], (data[1] + 1) % 3), (data[0][:200], data[1][:200])):

@@ -15,6 +15,7 @@ from torch import Tensor
 from assay.engine import progress
 from assay.errors import InputError, StorageError
 from assay.extras import expect_installed
+from assay.notebook import MOST_ROWS, Shown, page_of
 from assay.outputs import LOGITS
 from assay.storage import (
     FORMAT_VERSION,
@@ -61,7 +62,7 @@ class Shard:
 
 
 @storable(KIND)
-class ShardedTrace:
+class ShardedTrace(Shown):
     """A Trace in a folder of shards: safetensors files, and a manifest with their lengths and digests.
 
     `for trace in sharded` gives a Trace per shard, so that everything that takes a stream of Traces takes it:
@@ -223,6 +224,14 @@ class ShardedTrace:
 
     def __repr__(self) -> str:
         return f"ShardedTrace({len(self):,} rows in {len(self.shards)} shards)"
+
+    def _repr_html_(self) -> str:
+        """Only the first shard is read."""
+        if not self.shards:
+            return page_of("ShardedTrace", repr(self), None, None)
+        first = self.shards[0].trace()
+        words = f"{self!r}; of the first shard: {first.summary()}"
+        return page_of("ShardedTrace", words, first.plot(), first[:MOST_ROWS].to_frame())
 
 
 class Manifest:

@@ -67,7 +67,7 @@ def test_data_that_must_be_apart_are_refused_where_they_are_not(run, tmp_path):
     ("arguments", "message"),
     [
         (["--monitor", "Nothing"], "expected a monitor of assay.monitors, got 'Nothing'"),
-        (["--monitor", "InputRange"], "which needs"),
+        (["--monitor", "InputRange"], "with a setting for low"),
         (["--severity", "6"], "severity from 1 to 5"),
         (["--novelty", "digits"], "name=data"),
         (["--fault", "rain"], "got 'rain'"),

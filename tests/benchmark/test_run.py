@@ -51,6 +51,31 @@ def test_the_frame_has_the_columns_of_the_contract_and_a_row_per_guard_and_scena
     assert (frame[TIMES] > 0).all(axis=None)
 
 
+def test_recorded_shards_are_measured_like_their_inputs(guards, scenarios, network, tmp_path):
+    """Judged shard by shard, without the network; only the seconds are others."""
+    scenario = scenarios[0]
+    guards = {name: guard for name, guard in guards.items() if name != "coin"}  # tossed for every batch
+    whole = network.observe(scenario.inputs, keep_inputs=True)
+    shards = (whole[start : start + 60] for start in range(0, len(whole), 60))
+    sharded = assay.ShardedTrace.write(shards, tmp_path / "shards", network=network.fingerprint)
+    part = (scenario.name, scenario.category, sharded, scenario.labels, scenario.is_fault)
+    recorded = assay.Scenario.of(*part, severity=scenario.severity)
+    folders = {"checkpoint": tmp_path / "cells", "readouts": tmp_path / "readouts"}
+    found = assay.run_benchmark(guards, [recorded], **folders).table
+    expected = assay.run_benchmark(guards, [dataclasses.replace(scenario, rows=None)]).table
+    pd.testing.assert_frame_equal(found.drop(columns=TIMES), expected.drop(columns=TIMES))
+    assert found["model_seconds"].isna().all()
+    (again,) = assay.run_benchmark(guards, [recorded], **folders).table[TIMES[1]].unique()[:1]
+    assert again == found[TIMES[1]][0]  # read from the cells
+    with pytest.raises(InputError, match="expected no batch_size"):
+        assay.run_benchmark(guards, [recorded], batch_size=1)
+    with pytest.raises(InputError, match="one label per input"):
+        assay.Scenario.of("short", "shift", sharded[:10], scenario.labels, scenario.is_fault)
+    other = assay.Scenario.of(*part[:2], assay.ShardedTrace(sharded.shards, "another"), *part[3:])
+    with pytest.raises(InputError, match="those of another; observe with the same network"):
+        assay.run_benchmark(guards, [other])
+
+
 @pytest.mark.filterwarnings("ignore:A single label was found")
 def test_every_number_is_what_the_guard_itself_gives(result, guards, scenarios):
     frame = result.to_frame().set_index(["guard", "scenario"])
@@ -185,7 +210,7 @@ def test_results_are_saved_and_speak_plainly(result, tmp_path):
     pd.testing.assert_frame_equal(loaded.to_frame(), result.to_frame(), check_exact=True)
     assert loaded.summary() == result.summary()
     assert result.best in result.summary()
-    assert len(result.figures()) == 3
+    assert len(result.figures()) == 4
     assert set(result.by_category().columns) >= {"guard", "noise", "novelty", "all"}
     facts = result.by_guard().set_index("guard")
     # Calibrated on clean data to 5 %: within the noise of 40 clean rows per scenario.
@@ -254,7 +279,7 @@ def test_the_diagram_names_every_guard_and_joins_those_that_cannot_be_told_apart
     )
     assert found.alike == [["a", "b"], ["b", "c", "d"]]  # a differs from c and d: see the p-values above
     (axes,) = found.plot().axes
-    assert axes.get_title().startswith("Average rank by specific mcc over 30 scenarios")
+    assert axes.get_title().startswith("Who wins most often? Average place by specific mcc over 30 scenarios")
     assert sorted(text.get_text().strip() for text in axes.texts) == sorted(
         [f"{name} ({found.ranks[name]:.2f})" for name in "ab"]
         + [f"({found.ranks[name]:.2f}) {name}" for name in "cd"]

@@ -23,6 +23,12 @@ def trace(count, seed):
     return Trace(torch.randn(count, 2, generator=generator), {"penultimate": features})
 
 
+def guard():
+    torch.manual_seed(0)
+    network = Network(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2)))
+    return Guard(network, Energy().fit(network.observe(torch.zeros(2, 3))), 0.0)
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -44,9 +50,7 @@ def test_the_sum_is_that_of_all_rows(folder):
 
 
 def test_counts_of_services_and_of_predictions_add_up_too(folder):
-    network = Network(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2)))
-    monitor = Energy().fit(network.observe(torch.zeros(2, 3)))
-    watch = Watch(Guard(network, monitor, 0.0), BINS)
+    watch = Watch(guard(), BINS)
     watch(torch.ones(5, 3))
     watch.keep("service")
     assert "15 inputs of 2 files" in run("service", "device-0.safetensors").output
@@ -62,9 +66,14 @@ def test_counts_of_services_and_of_predictions_add_up_too(folder):
 
 def test_what_is_counted_twice_is_refused_also_under_another_name(folder):
     (folder / "copy").write_bytes((folder / "device-1.safetensors").read_bytes())
-    for command in (["merge"], ["reshape", "trace"]):
-        assay.save(trace(20, 5), "trace")
-        for files in (["device-1.safetensors"] * 2, ["device-1.safetensors", "device-0.safetensors", "copy"]):
+    assay.save(assay.load("device-1.safetensors"), "saved-again")  # the order of its header may be another
+    assay.save(trace(20, 5), "trace")
+    for command in (["merge"], ["reshape", "trace"], ["fleet", "--home", "trace"]):
+        for files in (
+            ["device-1.safetensors"] * 2,
+            ["device-1.safetensors", "device-0.safetensors", "copy"],
+            ["device-1.safetensors", "saved-again"],
+        ):
             result = CliRunner().invoke(app, [*command, *files])
             assert isinstance(result.exception, assay.AssayError), result.output
             assert "once" in str(result.exception)
@@ -130,19 +139,17 @@ def test_the_sum_depends_on_neither_order_nor_names(tmp_path, monkeypatch):
 
 
 def test_a_device_is_counted_once_whatever_its_file_is_called_and_whenever_it_was_written(folder):
-    network = Network(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2)))
-    guard = Guard(network, Energy().fit(network.observe(torch.zeros(2, 3))), 0.0)
-    watch = Watch(guard, BINS)
+    watch = Watch(guard(), BINS)
     watch(torch.ones(5, 3))
     watch.keep("monday")
-    again = Watch(guard, BINS)
+    again = Watch(guard(), BINS)
     again.resume("monday")
     again(torch.ones(2, 3))
     again.keep("tuesday")
     result = run("monday", "tuesday")
     assert "two states of one in" in str(result.exception)
     assert {"monday", "tuesday"} <= set(str(result.exception).replace(";", "").split())
-    other = Watch(guard, BINS)
+    other = Watch(guard(), BINS)
     other(torch.ones(5, 3))
     other.keep("other")
     assert "12 inputs of 2 files" in run("other", "tuesday").output

@@ -14,6 +14,7 @@ from torch import nn
 from assay import Network, data
 from assay.errors import InputError
 from assay.network.sharded_observation import Piece, _Observer, _pieces
+from rows_of_shards import labelled_rows, small_network
 
 
 class Fatal(nn.Module):
@@ -33,14 +34,12 @@ class Fatal(nn.Module):
 
 @pytest.fixture(scope="module")
 def network():
-    torch.manual_seed(0)
-    return Network(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), batch_size=16)
+    return small_network()
 
 
 @pytest.fixture(scope="module")
 def rows():
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(100, 6, generator=generator), torch.randint(3, (100,), generator=generator)
+    return labelled_rows(100)
 
 
 @pytest.fixture(scope="module")

@@ -21,13 +21,13 @@ def category_figure(means: pd.DataFrame) -> "Figure":
     image = axes.imshow(wide.to_numpy(), cmap="PuOr", vmin=-1, vmax=1, aspect="auto")
     for row, values in enumerate(wide.to_numpy()):
         for column, value in enumerate(values):
-            colour = "white" if abs(value) > 0.6 else "black"
+            colour = "#fefefe" if abs(value) > 0.6 else "#0a0a0a"  # on its own ground, in dark mode too
             axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize=8)
     axes.set_xticks(range(len(wide.columns)), list(wide.columns))
     axes.set_yticks(range(len(wide)), list(wide.index))
     axes.set_xlabel("category of fault")
     axes.set_ylabel("guard")
-    axes.set_title("How well alarms agree with faults (mean MCC: 0 is guessing, 1 is perfect)", fontsize=10)
+    axes.set_title("Whose alarms agree with faults? (mean MCC: 0 is guessing, 1 is perfect)", fontsize=10)
     figure.colorbar(image, label="MCC", ticks=[-1, 0, 1])
     return figure
 

@@ -7,6 +7,7 @@ import pandas as pd
 
 from assay.benchmark.figures import rank_figure
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.statistics import check_level, critical_difference, overall_p_value, pairwise_p_values
 from assay.storage import storable
 from assay.table import tabled
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @storable("benchmark.Ranking")
 @dataclass(frozen=True, eq=False)
-class Ranking:
+class Ranking(Shown):
     """Average ranks over scenarios (1 is best), the test that they are all alike, and which pairs differ.
 
     `p_value` is Friedman's for three guards or more and Wilcoxon's for two. `pairs` has Nemenyi's p-values
@@ -80,7 +81,8 @@ class Ranking:
         return rank_figure(
             self.ranks,
             self.alike,
-            f"Average rank by {self.measure.replace('_', ' ')} over {self.scenarios} scenarios (1 is best);\n"
+            f"Who wins most often? Average place by {self.measure.replace('_', ' ')} over {self.scenarios} "
+            "scenarios (1 is best),\nhowever much is won; "
             f"a bar joins guards that cannot be told apart (all alike: p = {self.p_value:.2g})",
         )
 

@@ -1,7 +1,7 @@
 """Readout: what one guard said about every prediction of a scenario, beside what is true."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from time import perf_counter
 from typing import Any
 
@@ -51,6 +51,15 @@ class Readout:
             self.predictions == self.labels,
         )
 
+    @classmethod
+    def joined(cls, parts: Sequence["Readout"]) -> "Readout":
+        """That of all rows of recorded shards, of which every input has one."""
+        names = [part.name for part in fields(cls) if getattr(parts[0], part.name) is not None]
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in names
+        }
+        return cls(**columns)
+
     @tabled
     def to_frame(self, scenario: Scenario) -> pd.DataFrame:
         """A row per prediction in stream order; outcomes by the names of `Outcome`, right is a true one."""
@@ -87,10 +96,7 @@ def readouts(
         parts: dict[str, list[_Part]] = {name: [] for name in group}
         first = next(iter(group.values()))
         size = batch_size or first.network.batch_size
-        for batch, known in zip(batches(scenario.inputs, size), batches(scenario.labels, size), strict=True):
-            start = perf_counter()
-            trace = first.observe(batch)
-            observed = (perf_counter() - start) / trace.input_count
+        for trace, known, observed in _observed(first, scenario, size):
             truth = _Truth.of(first.network, known, trace)
             for name, guard in group.items():
                 start = perf_counter()
@@ -99,6 +105,21 @@ def readouts(
                 parts[name].append(_Part(verdict, truth, observed, judged))
         for name, pieces in parts.items():
             yield name, _joined(pieces)
+
+
+def _observed(guard: Guard, scenario: Scenario, size: int) -> Iterator[tuple[Trace, Labels, float]]:
+    """What the network did, the labels, and the seconds of an input, batch by batch; what is recorded is read
+    shard by shard, and took none."""
+    if scenario.recorded is not None:
+        start = 0
+        for trace in scenario.recorded:
+            yield trace, scenario.labels[start : start + len(trace)], np.nan
+            start += len(trace)
+        return
+    for batch, known in zip(batches(scenario.inputs, size), batches(scenario.labels, size), strict=True):
+        begun = perf_counter()
+        trace = guard.observe(batch)
+        yield trace, known, (perf_counter() - begun) / trace.input_count
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,17 @@
 """BenchmarkResult: every measure, and which monitor to ship."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from assay.benchmark.example_figures import examples_figures
+from assay.benchmark.examples import Examples
 from assay.benchmark.figures import category_figure, cost_figure
 from assay.benchmark.ranking import Ranking, ranking
-from assay.statistics import normal_interval
+from assay.notebook import Shown
+from assay.statistics import Measured, normal_interval
 from assay.storage import storable
 from assay.table import tabled
 
@@ -37,7 +40,7 @@ ON_INPUTS = ("rows", *(f"input_{name}" for name in MEASURES))
 
 @storable("BenchmarkResult")
 @dataclass(frozen=True, eq=False)
-class BenchmarkResult:
+class BenchmarkResult(Shown):
     """A row per guard and scenario.
 
     `table` has everything measured, with intervals at `level` as `_lower` and `_upper` (percentile bootstrap
@@ -49,6 +52,9 @@ class BenchmarkResult:
     table: pd.DataFrame
     level: float = 0.95
     errors: dict[str, float] | None = None
+    examples: Examples | None = None
+    """Inputs that the best guard and the first one got wrong, of scenarios that were run for this result;
+    None where inputs are neither images nor texts."""
 
     title: ClassVar[str] = "Which monitor to ship"
 
@@ -126,6 +132,10 @@ class BenchmarkResult:
         """Friedman's test over the scenarios with Nemenyi's post-hoc test."""
         return ranking(self.table, measure, level)
 
+    def with_examples(self, examples: Examples) -> "BenchmarkResult":
+        """The same with what the best guard and the first one got wrong."""
+        return replace(self, examples=examples.of_guards([self.best, self.guards[0]]))
+
     @property
     def best(self) -> str:
         """The guard with the highest mean specific MCC."""
@@ -141,6 +151,20 @@ class BenchmarkResult:
         )
         more = (self._whole_inputs(facts), self._chance(facts), self._rivals(), self._effect(facts))
         return words + " ".join(filter(None, (*more, self._reasons())))
+
+    def measures(self) -> list[Measured]:
+        """What two benchmarks are compared by: the mean specific MCC of every guard."""
+        means = self.by_guard().set_index("guard")["specific_mcc"]
+        return [
+            Measured(f"mean MCC of {name}", float(means[name]), self.interval(name)) for name in self.guards
+        ]
+
+    def advice(self) -> str:
+        """What to do with the ranking."""
+        return (
+            "Ship the cheapest guard that cannot be told apart from the best, look in the first figure for "
+            "kinds of fault that it misses (near 0), and guard against those by other means."
+        )
 
     def _chance(self, facts: pd.DataFrame) -> str:
         sure = facts["specific_mcc_lower"] > 0
@@ -170,13 +194,20 @@ class BenchmarkResult:
         if len(self.guards) < 2 or self.table["scenario"].nunique() < 5:
             return "Too few guards or scenarios were run to tell whether the order is due to chance."
         ranked = self.ranking()
-        rivals = ranked.rivals
         if not ranked.differ:
-            return f"The monitors do not differ beyond chance (p = {ranked.p_value:.2g}): choose by cost."
-        if not rivals:
-            return f"{ranked.best} ranks above every other monitor, beyond chance."
+            words = f"The monitors do not differ beyond chance (p = {ranked.p_value:.2g}): choose by cost."
+        elif not ranked.rivals:
+            words = f"{ranked.best} ranks above every other monitor, beyond chance."
+        else:
+            rivals = ", ".join(ranked.rivals)
+            words = f"{ranked.best} ranks first, but cannot be told apart from {rivals}: choose by cost."
+        return words if ranked.best == self.best else f"{words} {self._two_questions(ranked.best)}"
+
+    def _two_questions(self, first: str) -> str:
+        """Why the chart of ranks has another guard in front."""
         return (
-            f"{ranked.best} ranks first, but cannot be told apart from {', '.join(rivals)}: choose by cost."
+            f"Means and ranks answer two questions: {self.best} wins most on average, while {first} has the "
+            "best average place, which counts how often a guard wins, however little."
         )
 
     def _reasons(self) -> str:
@@ -212,6 +243,9 @@ class BenchmarkResult:
         drawn = [self.plot(), cost_figure(self.by_guard())]
         if len(self.guards) > 1 and self.table["scenario"].nunique() > 1:
             drawn.append(self.ranking().plot())
+        if self.examples is not None and len(self.examples.table):
+            names = dict.fromkeys([self.guards[0], self.best])
+            drawn += [figure for name in names for figure in examples_figures(self.examples, name)]
         return drawn
 
 

@@ -1,13 +1,15 @@
 """Send every scenario through every system under test, a network with its monitor, and measure."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from assay.benchmark.examples import Examples, examples_of
 from assay.benchmark.finished_cells import FinishedCells
 from assay.benchmark.mean_mcc import MeanMcc
 from assay.benchmark.measures import all_measures, answer_mcc
@@ -18,6 +20,7 @@ from assay.benchmark.scenario import Scenario, check_scenario_labels
 from assay.engine import checked_engine, mapped
 from assay.errors import InputError, NotFittedError
 from assay.guard import CANCELLED, AnyGuard, Guard
+from assay.sharded_trace import ShardedTrace
 from assay.statistics import check_level
 
 
@@ -32,6 +35,7 @@ def run_benchmark(
     resamples: int = 1000,
     seed: int = 0,
     engine: str = "here",
+    workers: int | None = None,
 ) -> BenchmarkResult:
     """Judge every row of every scenario by every guard; an alarm cancels the prediction.
 
@@ -43,15 +47,17 @@ def run_benchmark(
     and a run that was stopped resumes there. With `readouts`, a folder, the readout of every input is kept as
     parquet. Time is that of the forward passes and the monitors; one scenario is in memory at a time.
     `engine` runs scenarios in other processes ("processes") or on a Ray cluster ("ray"), with the same result
-    except for the seconds, which are then those of busy machines.
+    except for the seconds, which are then those of busy machines. The shards of a ShardedTrace are judged
+    each by any worker.
     """
     chosen = list(scenarios)
     _check(guards, chosen, batch_size, level, resamples)
-    checked_engine(engine)
+    checked_engine(engine, workers)
     settings = {"level": level, "resamples": resamples, "seed": seed}
     cells = FinishedCells(guards, checkpoint, readouts, settings | {"batch_size": batch_size})
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     means = {name: MeanMcc() for name in guards}
+    examples: Examples | None = None
     unfinished: list[tuple[Scenario, list[str]]] = []
     for scenario in chosen:
         for name in guards:
@@ -60,31 +66,72 @@ def run_benchmark(
                 means[name].add(scenario, alarm, sources)
         if wanted := [name for name in guards if (scenario.name, name) not in rows]:
             unfinished.append((scenario, wanted))
-    # Other processes need the inputs with the scenario; here they are made when their turn comes.
-    jobs = unfinished if engine == "here" else ((s.self_contained(), names) for s, names in unfinished)
-    judge = partial(_judge_scenario, dict(guards), batch_size, settings)
-    results = mapped(judge, jobs, engine, description="scenarios", total=len(unfinished))
-    for (scenario, _), judged in zip(unfinished, results, strict=True):
-        for name, row, readout in judged:
-            cells.write(name, scenario, row, readout.to_frame(scenario), readout.sources)
-            rows[scenario.name, name] = row
-            means[name].add(scenario, readout.alarm, readout.sources)
+    for scenario, name, judged in _judged_cells(guards, unfinished, batch_size, settings, engine, workers):
+        row, readout, mistakes = judged
+        if mistakes is not None:
+            examples = mistakes if examples is None else examples.joined(mistakes)
+        cells.write(name, scenario, row, readout.to_frame(scenario), readout.sources)
+        rows[scenario.name, name] = row
+        means[name].add(scenario, readout.alarm, readout.sources)
     table = pd.DataFrame([rows[scenario.name, name] for scenario in chosen for name in guards])
-    return BenchmarkResult(table, level, {name: mean.error for name, mean in means.items()})
+    result = BenchmarkResult(table, level, {name: mean.error for name, mean in means.items()})
+    return result if examples is None else result.with_examples(examples)
 
 
-def _judge_scenario(
+Judged = tuple[dict[str, Any], Readout, Examples | None]
+"""What was measured of a guard, its readout, and inputs that it got wrong."""
+
+
+def _judged_cells(
+    guards: Mapping[str, Guard],
+    unfinished: Sequence[tuple[Scenario, list[str]]],
+    batch_size: int | None,
+    settings: Mapping[str, Any],
+    engine: str,
+    workers: int | None,
+) -> Iterator[tuple[Scenario, str, Judged]]:
+    """The guards that each scenario lacks, on the engine; shards of recorded rows are jobs of their own."""
+    jobs = ((part, wanted) for scenario, wanted in unfinished for part in scenario.parts())
+    # Other processes need the inputs with the scenario; here they are made when their turn comes.
+    sent = jobs if engine == "here" else ((part.self_contained(), wanted) for part, wanted in jobs)
+    judge = partial(_judge_part, dict(guards), batch_size, settings)
+    total = sum(len(scenario.parts()) for scenario, _ in unfinished)
+    judged = mapped(judge, sent, engine, workers=workers, description="scenarios", total=total)
+    for scenario, wanted in unfinished:
+        parts = list(islice(judged, len(scenario.parts())))
+        for name in wanted:
+            judgements = [part[name] for part in parts]
+            yield scenario, name, _of_whole(name, guards[name], scenario, judgements, settings)
+
+
+def _judge_part(
     guards: Mapping[str, Guard],
     batch_size: int | None,
     settings: Mapping[str, Any],
     job: tuple[Scenario, list[str]],
-) -> list[tuple[str, dict[str, Any], Readout]]:
-    """The rows and readouts of some guards on one scenario."""
+) -> dict[str, Judged]:
+    """Some guards on one scenario, or on a shard of it, which is measured with the others."""
     scenario, wanted = job
-    return [
-        (name, _row(name, guards[name], scenario, readout, settings), readout)
-        for name, readout in readouts({name: guards[name] for name in wanted}, scenario, batch_size)
-    ]
+    found = readouts({name: guards[name] for name in wanted}, scenario, batch_size)
+    if scenario.recorded is not None:
+        return {name: ({}, readout, None) for name, readout in found}
+    return {
+        name: (
+            _row(name, guards[name], scenario, readout, settings),
+            readout,
+            examples_of(name, scenario, readout),
+        )
+        for name, readout in found
+    }
+
+
+def _of_whole(
+    name: str, guard: Guard, scenario: Scenario, parts: list[Judged], settings: Mapping[str, Any]
+) -> Judged:
+    if scenario.recorded is None:
+        return parts[0]
+    readout = Readout.joined([readout for _, readout, _ in parts])
+    return _row(name, guard, scenario, readout, settings), readout, None
 
 
 def _row(
@@ -169,6 +216,8 @@ def _check(
     ignored = {guard.network.ignore_index for guard in guards.values()}
     for scenario in scenarios:
         check_scenario_labels(scenario, classes, ignored)
+        if scenario.recorded is not None:
+            _check_recorded(guards, scenario.recorded, batch_size)
     names = [scenario.name for scenario in scenarios]
     if not scenarios or len(set(names)) < len(names):
         raise InputError(
@@ -177,3 +226,21 @@ def _check(
     check_level(level)
     if (batch_size is not None and batch_size < 1) or resamples < 1:
         raise InputError(f"expected batch_size and resamples of at least 1, got {batch_size} and {resamples}")
+
+
+def _check_recorded(guards: Mapping[str, Guard], recorded: ShardedTrace, batch_size: int | None) -> None:
+    watched = {guard.network.fingerprint for guard in guards.values()}
+    if recorded.network is not None and watched != {recorded.network}:
+        raise InputError(
+            f"expected shards of the network that the guards watch, got those of {recorded.network}; observe "
+            "with the same network"
+        )
+    if batch_size is not None:
+        raise InputError(
+            f"expected no batch_size for a ShardedTrace, whose network does not run, got {batch_size}; leave "
+            "it out"
+        )
+    if recorded.shards[0].trace().source is not None:
+        raise InputError(
+            "expected a ShardedTrace with one row per input, got one with several; pass the inputs instead"
+        )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ from assay.errors import InputError
 from assay.identity import digest
 from assay.labels import class_numbers, label_tensor
 from assay.network import length
+from assay.sharded_trace import ShardedTrace
 
 CATEGORIES = ("novelty", "noise", "anomaly", "shift", "adversarial")
 
@@ -30,6 +32,7 @@ class Scenario:
     reuse results of other data. `rows` are the rows of the test data that each was made from, -1 for a
     novelty; None if they are not known. Where an input has several predictions, its label is what the network
     takes for one: a map, or a list entry. Made by `build_scenarios`, or from recorded data by `Scenario.of`.
+    Where what the network did is recorded, `inputs` are that ShardedTrace, and the network does not run.
     """
 
     name: str
@@ -60,6 +63,25 @@ class Scenario:
         return replace(self, make=FixedInputs(self.inputs))
 
     @property
+    def recorded(self) -> ShardedTrace | None:
+        """What the network did on the rows, where that is on disk."""
+        inputs = self.make.inputs if isinstance(self.make, FixedInputs) else None
+        return inputs if isinstance(inputs, ShardedTrace) else None
+
+    def parts(self) -> "list[Scenario]":
+        """What can be judged apart from the rest: every shard of recorded rows, else the whole."""
+        if self.recorded is None:
+            return [self]
+        ends = accumulate(map(len, self.recorded.shards), initial=0)
+        return [self._between(start, stop) for start, stop in pairwise(ends)]
+
+    def _between(self, start: int, stop: int) -> "Scenario":
+        assert self.recorded is not None
+        rows = slice(start, stop)
+        own = FixedInputs(self.recorded[rows])
+        return replace(self, labels=self.labels[rows], is_fault=self.is_fault[rows], make=own)
+
+    @property
     def is_novelty(self) -> bool:
         return self.category == "novelty"
 
@@ -71,16 +93,23 @@ class Scenario:
         cls, name: str, category: str, inputs: Any, labels: Any, is_fault: Any, *, severity: int = 0
     ) -> "Scenario":
         """A scenario of recorded inputs, with the label of every row (-1 for a novelty) and whether it is a
-        fault."""
-        inputs = tensor_or_texts(inputs)
+        fault. A ShardedTrace in place of inputs is judged as it is, shard by shard."""
+        if not isinstance(inputs, ShardedTrace):
+            inputs = tensor_or_texts(inputs)
         labels, flags = input_labels(labels), torch.as_tensor(is_fault).bool()
-        if length(inputs) != len(labels):
+        recorded = isinstance(inputs, ShardedTrace)
+        if (count := len(inputs) if recorded else length(inputs)) != len(labels):
             raise InputError(
-                f"expected one label per input in scenario {name!r}, got {length(inputs)} inputs and "
+                f"expected one label per input in scenario {name!r}, got {count} inputs and "
                 f"{len(labels)} labels"
             )
-        mark = digest(name, category, severity, inputs, labels, flags)
+        mark = digest(name, category, severity, _contents(inputs) if recorded else inputs, labels, flags)
         return cls(name, category, severity, labels, flags, FixedInputs(inputs), mark)
+
+
+def _contents(recorded: ShardedTrace) -> list[list[Any]]:
+    """What identifies the rows, without reading them."""
+    return [[shard.digest, shard.start, shard.stop] for shard in recorded.shards]
 
 
 def input_labels(labels: Any, dense: bool | None = None) -> Labels:

@@ -1,12 +1,13 @@
 """Files of counts that devices sent: named one by one, as folders, as patterns or in a list; each once."""
 
 import glob
-import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from assay.errors import InputError
+from assay.errors import InputError, StorageError
 
 LIST = "@"
 """Marks a file with one name per line."""
@@ -62,17 +63,49 @@ def _some(name: str, found: list[str]) -> list[str]:
     return found
 
 
-def check_each_once(files: list[Path]) -> None:
-    """Refuse a file that is counted twice, also under another name."""
-    seen: dict[bytes, Path] = {}
-    for path in files:
-        if path.is_file():  # a missing file is named when it is read
-            content = hashlib.blake2b(path.read_bytes()).digest()
-            if content in seen:
-                raise repeated(str(seen[content]), str(path))
-            seen[content] = path
+def in_order_once(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """The files in the order of their contents, each once, and what is wrong with those that are broken.
+
+    So the order of the arguments makes no difference, not even to how sums of fractions are rounded. A file
+    that is counted twice is refused, also under another name; of a file only the header is read.
+    """
+    from assay.storage import stored_digest
+
+    known: list[tuple[str, str]] = []
+    broken: dict[str, str] = {}
+    for path in paths:
+        try:
+            known.append((stored_digest(path), path))
+        except StorageError as error:
+            broken[path] = str(error)
+    known.sort()
+    for (one, first), (other, second) in pairwise(known):
+        if one == other and (first == second or _counts_something(second)):
+            raise _repeated(first, second)
+    return [path for _, path in known], broken
 
 
-def repeated(first: str, second: str) -> InputError:
+def check_each_once(files: Iterable[Path]) -> None:
+    """Refuse a file that is counted twice; a broken one is named when it is read."""
+    in_order_once(map(str, files))
+
+
+def counted_rows(counted: Any) -> int:
+    """How many inputs were counted."""
+    import assay
+
+    return int(counted.total if isinstance(counted, assay.Histogram) else getattr(counted, "rows", 1))
+
+
+def _counts_something(path: str) -> bool:
+    """Devices that have seen nothing yet have equal files, which change no sum."""
+    import assay
+    from assay.operation import WatchRecord
+
+    found = assay.load(path)
+    return isinstance(found, WatchRecord) or bool(counted_rows(found))
+
+
+def _repeated(first: str, second: str) -> InputError:
     again = "it twice" if first == second else f"the same in {first} and in {second}"
     return InputError(f"expected {second} once, got {again}; pass the counts of each device once")

@@ -8,6 +8,7 @@ import typer
 from assay.cli.count_files import check_each_once
 from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, Report, Seed, not_negative, within
+from assay.cli.origin import origin
 from assay.cli.places import Written, write_figure
 from assay.cli.status import ALARM, UNDECIDED
 from assay.errors import InputError
@@ -62,7 +63,7 @@ def fleet(
     if plot is not None:
         write_figure(found.plot(), plot)
     if report:
-        assay.write_report([found], report)
+        assay.write_report([found], report, origin=origin())
     frame = found.to_frame()
     if as_json:
         print_json({"level": found.level, "target": target, "devices": frame.to_dict("records")})

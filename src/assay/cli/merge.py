@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from assay.cli.count_files import count_files, repeated
+from assay.cli.count_files import count_files, counted_rows, in_order_once
 from assay.cli.json_output import print_json
 from assay.cli.live_rows import watched_counts
 from assay.cli.options import ForMachines
@@ -53,13 +52,13 @@ def merge(
     from assay.engine import checked_engine
 
     checked_engine(engine)
-    paths, broken = _in_order(count_files(files, but=output))
+    paths, broken = in_order_once(count_files(files, but=output))
     found = _sum_of_parts(paths, accuracy, engine)
     broken = {**broken, **found.broken}
     if broken and not (skip_broken and found.files):
         raise InputError(_naming(broken))
     assay.save(found.total, output)
-    rows = _rows(found.total)
+    rows = counted_rows(found.total)
     facts = {"files": found.files, "kind": type(found.total).__name__, "inputs": rows, "output": str(output)}
     if broken:
         typer.echo(f"assay: left out {len(broken):,} files: {_naming(broken)}", err=True)
@@ -67,27 +66,6 @@ def merge(
         print_json(facts | ({"broken": sorted(broken)} if skip_broken else {}))
         return
     print(f"{rows:,} inputs of {found.files:,} files, saved to {output}")
-
-
-def _in_order(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:
-    """The files in the order of their contents, each once, and what is wrong with those that are broken.
-
-    So the order of the arguments makes no difference, not even to how sums of fractions are rounded.
-    """
-    from assay.storage import stored_digest
-
-    known: list[tuple[str, str]] = []
-    broken: dict[str, str] = {}
-    for path in paths:
-        try:
-            known.append((stored_digest(path), path))
-        except StorageError as error:
-            broken[path] = str(error)
-    known.sort()
-    for (one, first), (other, second) in pairwise(known):
-        if one == other and (first == second or _counts_something(second)):
-            raise repeated(first, second)
-    return [path for _, path in known], broken
 
 
 @dataclass
@@ -207,21 +185,6 @@ def _load_counts(path: Path, accuracy: bool) -> tuple[str, Any]:
         kind = "no histogram" if found is None else f"a {type(found).__name__}"
         raise InputError(f"expected a Histogram in {path}, got {kind}; save one with assay.save")
     return stream, found
-
-
-def _counts_something(path: str) -> bool:
-    """Devices that have seen nothing yet have equal files, which change no sum."""
-    import assay
-    from assay.operation import WatchRecord
-
-    found = assay.load(path)
-    return isinstance(found, WatchRecord) or bool(_rows(found))
-
-
-def _rows(counted: Any) -> int:
-    import assay
-
-    return int(counted.total if isinstance(counted, assay.Histogram) else getattr(counted, "rows", 1))
 
 
 def _naming(broken: dict[str, str]) -> str:

@@ -10,6 +10,7 @@ import typer
 from assay.cli.count_files import check_each_once
 from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, Report, not_negative, within
+from assay.cli.origin import origin
 from assay.cli.places import Written, write_figure
 from assay.cli.status import UNDECIDED, leave_by_gate
 from assay.errors import InputError, MissingLabelsError, UndecidedError
@@ -104,7 +105,7 @@ def _write(
     if plot is not None:
         write_figure(result.plot(), plot)
     if report:
-        assay.write_report([result, *estimates], report)
+        assay.write_report([result, *estimates], report, origin=origin())
 
 
 def _reshaped(

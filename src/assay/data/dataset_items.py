@@ -24,6 +24,8 @@ Transform: TypeAlias = Callable[[Any], Any]
 """From the input of one item (a PIL image, an array) to what the network takes."""
 
 IMAGE_NAMES = ("image", "img", "jpg", "jpeg", "png", "webp")
+ARRAYS_OF_RAY = ("data", "item")
+"""What Ray calls the only column of a dataset made of arrays."""
 METADATA = ("id", "idx", "index", "key", "path", "file", "filename", "json")
 INPUT_NAMES = (*TEXT_NAMES, *IMAGE_NAMES, "inputs", "x", "features")
 _LABELS = ("labels", "label")
@@ -34,7 +36,8 @@ def input_and_label(element: Any, columns: Columns | None = None) -> tuple[Any, 
     """The input and the label (None if there is none) of an item or a batch.
 
     In a dict, a column with the usual name of an image or a text is the input, and all other columns are
-    ignored. Without one, every column of numbers is an input of the network, by its name, except ids.
+    ignored. Without one, every column of numbers is an input of the network, by its name, except ids, and
+    except the only column of a dataset of Ray.
 
     >>> input_and_label({"image": 1.5, "label": 3, "id": "a7"}), input_and_label((1.5, 3, "a7"))
     ((1.5, 3), (1.5, 3))
@@ -118,6 +121,8 @@ def _of_columns(element: Mapping[str, Any], columns: Columns | None) -> tuple[An
         for name, value in element.items()
         if name not in (*_LABELS, *METADATA) and not name.startswith("__") and not _is_words(value)
     }
+    if len(inputs) == 1 and (only := next(iter(inputs))) in ARRAYS_OF_RAY:
+        inputs = inputs[only]
     return inputs, None if label is None else element[label]
 
 

@@ -27,10 +27,19 @@ def is_place(data: Any) -> bool:
     return isinstance(data, PathLike) or _is_ray_dataset(data)
 
 
+def check_reachable(data: Any, engine: str) -> None:
+    """Refuse blocks of Ray for workers that are not Ray's."""
+    if engine == "processes" and _is_ray_dataset(data):
+        raise InputError(
+            "expected engine='ray' for a dataset of Ray, whose blocks only its workers can read, got "
+            "engine='processes'; pass engine='ray'"
+        )
+
+
 def files_of(data: Any) -> Iterator[Place]:
     """The places, one after another: files in the order of their names, blocks of a dataset in its order."""
     if _is_ray_dataset(data):
-        yield from data.materialize().get_internal_block_refs()
+        yield from _blocks(data)
         return
     paths = [Path(one) for one in (data if isinstance(data, list | tuple) else [data])]
     for path in paths:
@@ -56,6 +65,13 @@ def rows_at(place: Place) -> Any:
 
 def _is_ray_dataset(data: Any) -> bool:
     return type(data).__module__.startswith("ray.data")
+
+
+def _blocks(dataset: Any) -> Iterator[Place]:
+    """References to the blocks, made as they are asked for, and in the same order in every run."""
+    dataset.context.execution_options.preserve_order = True
+    for bundle in dataset.iter_internal_ref_bundles():
+        yield from (entry.ref for entry in bundle.blocks)
 
 
 def _block(reference: Any) -> Mapping[str, Any]:

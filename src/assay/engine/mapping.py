@@ -7,6 +7,7 @@ This makes retries safe: if a worker is killed, its job is run again and gives t
 import multiprocessing
 import os
 import pickle
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -30,6 +31,9 @@ RETRIES = 3
 
 AHEAD = 2
 """Jobs handed out per worker before the first result is read: keeps workers busy and memory bounded."""
+
+SLOW_IMPORTS = ("torch", "pandas", "scipy.stats", "scipy.optimize", "sklearn.cluster")
+"""What takes long to import, and many functions need."""
 
 _WORKER_DIED = (
     "expected workers to survive, but one died {} times on the same job; check that memory suffices"
@@ -116,17 +120,30 @@ def _ray(function: Callable[[Job], Result], jobs: Iterable[Job], workers: int | 
     run = ray.remote(_run_with_threads).options(max_retries=RETRIES, num_cpus=1)
     shared, threads = ray.put(function), torch.get_num_threads()
     # More than run at a time only where Ray itself holds the others back.
-    window = workers or AHEAD * int(ray.cluster_resources().get("CPU", 1))
-    coming, waiting = iter(jobs), deque[Any]()
+    at_a_time = workers or AHEAD * int(ray.cluster_resources().get("CPU", 1))
+    coming, waiting, running = iter(jobs), deque[Any](), list[Any]()
     while True:
-        waiting.extend(run.remote(shared, job, threads) for job in islice(coming, window - len(waiting)))
+        room = min(at_a_time - len(running), AHEAD * at_a_time - len(waiting))
+        begun = [run.remote(shared, job, threads) for job in islice(coming, room)]
+        waiting.extend(begun)
+        running.extend(begun)
         if not waiting:
             return
-        try:
-            result = ray.get(waiting.popleft())
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from error  # the function's own error, as on any other engine
-        yield result
+        _, running = ray.wait(running, fetch_local=False)  # for any: a slow job keeps no worker idle
+        while waiting and waiting[0] not in running:
+            yield _ray_result(waiting.popleft())
+
+
+def _ray_result(reference: Any) -> Any:
+    import ray
+
+    died = (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError)
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error  # the function's own error, as on any other engine
+    except died as error:
+        raise InputError(_WORKER_DIED.format(RETRIES + 1)) from error
 
 
 def _run_with_threads(function: Callable[[Job], Result], job: Job, threads: int) -> Result:
@@ -138,13 +155,19 @@ _function: Callable[[Any], Any] | None = None
 
 
 def _pool(workers: int, content: bytes) -> ProcessPoolExecutor:
-    # A server that has imported torch starts workers in milliseconds; plain forks of a process that has used
-    # several threads may hang.
+    # A server that has imported what this process has starts workers in milliseconds; plain forks of a
+    # process that has used several threads may hang.
     kinds = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in kinds else "spawn")
     if "forkserver" in kinds:
-        context.set_forkserver_preload(["torch", "pandas", "scipy.stats", "scipy.optimize"])
+        context.set_forkserver_preload(_imported())
     return ProcessPoolExecutor(workers, context, _start_worker, (content, torch.get_num_threads()))
+
+
+def _imported() -> list[str]:
+    """What workers will most likely import as well: the slow ones, and assay's own."""
+    own = __name__.partition(".")[0]
+    return [name for name in list(sys.modules) if name in SLOW_IMPORTS or name.partition(".")[0] == own]
 
 
 def _start_worker(content: bytes, threads: int) -> None:
@@ -167,6 +190,11 @@ def _pickle(value: Any) -> bytes:
             f"expected functions and data that can be pickled for other processes, got some that cannot "
             f"({error}); define functions at the top level of a module, or use engine='here'"
         ) from error
+
+
+def worker_count(engine: str, workers: int | None = None) -> int | None:
+    """How many jobs run at a time; None if only the cluster knows."""
+    return workers or {"here": 1, "processes": _cores(), "ray": None}[engine]
 
 
 def _cores() -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from assay.data.pieces import Place, files_of, is_place, rows_at
+from assay.data.pieces import Place, check_reachable, files_of, is_place, rows_at
 from assay.engine import checked_engine, mapped
 from assay.errors import InputError, StorageError
 from assay.identity import digest, file_hash
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from assay.network.network import Network
 
 ROWS = 65_536
-"""Inputs of a piece of data that comes in memory or in batches."""
+"""Inputs of a shard, where data comes in memory or in batches."""
+
+SENT = 1024
+"""Inputs of a piece that is sent to a worker and comes back as rows: few enough that every worker has one."""
 
 Batch = tuple[Inputs, Any]
 
@@ -87,9 +90,9 @@ def observed_in_pieces(
     workers: int | None = None,
 ) -> Trace:
     """The Trace of all pieces, in their order."""
-    checked_engine(engine, workers)
+    check_reachable(data, checked_engine(engine, workers))
     observer = _Observer(network, keep_inputs, None, options)
-    pieces = _settled(observer, _pieces(network, data, ROWS, copied=engine != "here", **options))
+    pieces = _settled(observer, _pieces(network, data, SENT, copied=engine != "here", **options))
     results = mapped(observer, pieces, engine, workers=workers, description="observing")
     return Trace.concatenate(trace for trace, _ in results if isinstance(trace, Trace))
 
@@ -106,7 +109,7 @@ def observed_to_folder(
     **options: Any,
 ) -> ShardedTrace:
     """The shards of all pieces, each listed when it is on disk."""
-    checked_engine(engine, workers)
+    check_reachable(data, checked_engine(engine, workers))
     if shard_rows < 1:
         raise InputError(f"expected shards of at least 1 row, got {shard_rows}")
     watched = {"network": network.fingerprint, "layers": list(network.layers)}

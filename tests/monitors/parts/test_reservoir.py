@@ -63,6 +63,21 @@ def test_fewer_rows_than_the_size_are_all_kept():
     assert torch.equal(kept(rows, [4], None, seed=0).sort().values, rows)
 
 
+def test_rows_that_cannot_stay_need_not_be_made():
+    keys = torch.rand(900, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rows, plain, lazy = numbers(900), Reservoir(50), Reservoir(50)
+    made = 0
+    for part, drawn in zip(rows.split(300), keys.split(300), strict=True):
+        plain.add(drawn, part)
+        near = lazy.near(drawn)
+        lazy.add(drawn[near], part[near])
+        made += len(near)
+    assert torch.equal(lazy.rows(), rows[keys.argsort()[:50]])
+    assert torch.equal(lazy.rows(), plain.rows())
+    assert made <= 150
+    assert len(Reservoir(None).near(keys)) == 900
+
+
 def test_rows_without_a_part_that_others_have_are_refused():
     sample = Reservoir(5)
     sample.add(torch.rand(2, dtype=torch.float64), {"a": numbers(2)})

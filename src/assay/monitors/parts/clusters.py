@@ -1,10 +1,14 @@
 """k-means with a fixed number of clusters or the elbow's."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
 
 ELBOW = "elbow"
 MOST_CLUSTERS = 10
@@ -44,12 +48,14 @@ def elbow(inertias: NDArray[np.float64]) -> int:
     return int(np.argmax(chord - height)) + 1
 
 
-def _fitted(rows: Tensor, count: int, seed: int) -> KMeans:
+def _fitted(rows: Tensor, count: int, seed: int) -> "KMeans":
     """k-means from the best of three starts.
 
     Where there are many rows, the starts are tried on a sample, and the best one takes a few steps on all
     rows: a fifth of the time, and what is left undone are steps that hardly move a centre.
     """
+    from sklearn.cluster import KMeans  # a second to import, and few monitors need it
+
     starts = KMeans(count, n_init=3, random_state=seed)
     sample = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:SAMPLE])]
     if len(rows) <= SAMPLE or _distinct(sample, count) < count:

@@ -35,8 +35,8 @@ class Reservoir(Gathered):
                 "expected every Trace of a stream to have the same parts, got some with and some without "
                 f"{missing}; observe all with the same options"
             )
-        if self._cut < torch.inf:
-            near = keys < self._cut
+        near = self.near(keys)
+        if len(near) < len(keys):
             keys, columns = keys[near], {name: part[near] for name, part in columns.items()}
         if len(keys) or not self._parts:
             self._keys.append(keys)
@@ -44,6 +44,15 @@ class Reservoir(Gathered):
             self._sorted = False
         if self._limit is not None and sum(map(len, self._keys)) > 2 * self._limit:
             self._sort()
+
+    def near(self, keys: Tensor) -> Tensor:
+        """The numbers of those among the next rows that may stay, `limit` at most; others need not be
+        made."""
+        near = torch.nonzero(keys < self._cut)[:, 0]
+        if self._limit is None or len(near) <= self._limit:
+            return near
+        smallest = keys[near].argsort(stable=True)[: self._limit]
+        return near[smallest.sort().values]
 
     def merge(self, other: "Reservoir") -> None:
         if other._keys:
