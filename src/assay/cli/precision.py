@@ -8,6 +8,7 @@ import typer
 
 from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, Report, Seed
+from assay.cli.origin import origin
 from assay.cli.places import Written
 from assay.cli.status import UNDECIDED
 
@@ -24,6 +25,12 @@ def precision(
     confident: Annotated[
         str, typer.Option(help="Outputs at which the model is confident: low or high.")
     ] = "low",
+    audit: Annotated[
+        str | None,
+        typer.Option(
+            help="Labels of people (a store, a csv, a Label Studio export) that correct LABELS, a judge."
+        ),
+    ] = None,
     output: Annotated[Path, typer.Option(help="File to save the curve to."), Written()] = Path(
         "precision.safetensors"
     ),
@@ -33,20 +40,23 @@ def precision(
 ) -> None:
     """Estimate precision and recall over the whole input space. Status 3 if sampling did not converge.
 
-    Example: `assay precision outputs.safetensors labels.db --confident high --report report.html`
+    Example: `assay precision outputs.safetensors labels.db --confident high --report report.html`.
+    `assay precision outputs.safetensors mine:judge --audit labels.db` corrects a judge by labels of people.
     """
     import assay
 
     dist = assay.load(distribution, kind="OutputDistribution")
     annotations = _annotations(labels, dist)
-    curve = assay.precision_recall(dist, annotations, confident=confident, seed=seed)
+    people = annotations if audit is None else _annotations(audit, dist)
+    checked = None if audit is None else people
+    curve = assay.precision_recall(dist, annotations, confident=confident, audit=checked, seed=seed)
     results: list[Any] = [dist, curve]
-    several = hasattr(annotations, "columns") and len(curve.annotators) > 1
+    several = hasattr(people, "columns") and len(curve.annotators) > 1
     if several:
-        results.append(assay.annotator_agreement(annotations))
+        results.append(assay.annotator_agreement(people))
     assay.save(curve, output)
     if report:
-        assay.write_report(results, report)
+        assay.write_report(results, report, origin=origin())
     _print(curve, results[2:], output, as_json)
     if curve.reasons:
         raise typer.Exit(UNDECIDED)

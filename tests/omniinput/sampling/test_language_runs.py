@@ -7,6 +7,7 @@ from exact import markov_table
 
 import assay
 from assay.omniinput.sampling.plan import Budget
+from assay.omniinput.sampling.samplers.importance import BATCHES
 
 STEPS = torch.from_numpy(markov_table(12, seed=0)).float()
 EDGES = np.arange(12.0, 44.0, 4.0)
@@ -33,7 +34,7 @@ def test_batches_are_scaled_to_the_time(monkeypatch, seconds):
     assert seconds * 0.95 < dist.diagnostics["seconds"] < seconds * 1.05
     assert dist.diagnostics["time_blocks"] >= 20
     # The first of ten tokens is free of charge, so that a run has a ninth more sequences.
-    assert max(batches) <= max(seconds * 1000 / 60 * 10 / 9, 24)
+    assert max(batches) <= max(seconds * 1000 / BATCHES * 10 / 9, 24)
 
 
 def test_memory_does_not_grow_with_the_number_of_evaluations(tmp_path):

@@ -129,10 +129,25 @@ def test_a_markov_language_model_has_its_exact_distribution(markov, sampler, bud
     known = np.isfinite(exact) & (exact > math.log(1e4) - 10 * math.log(12))
     assert dist.visited[known].all()
     assert np.abs(dist.log_density - exact)[known].max() < 0.35
-    # Neighbouring bins err together: in one run a third of them may lie beyond two errors.
+    # Neighbouring bins err together, so that a single run says little about its errors: of 16 seeds, 91 to
+    # 98 % of all bins were within two errors, but 73 % in the worst run. The stated rate is checked below.
     assert np.mean((np.abs(dist.log_density - exact) <= 2 * dist.error)[known]) >= 0.6
     assert np.mean((np.abs(dist.log_density - exact) <= 4 * dist.error)[known]) == 1.0
     assert dist.diagnostics["evaluations"] <= budget
+
+
+def test_errors_of_a_language_model_cover_at_the_stated_rate():
+    """Over 12 seeds, 95 % of bins within two errors, and a root mean square of one; give or take."""
+    table, edges = markov_table(6, seed=1), np.arange(5.0, 23.0, 2.0)
+    exact = markov_log_density(table, 6, edges)
+    known = np.isfinite(exact) & (exact > math.log(50) - 6 * math.log(6))
+    lm, scaled = language_model(table, 6), []
+    for seed in range(12):
+        dist = assay.sample_outputs(lm, bins=edges, budget=1_000, seed=seed, sampler="importance")
+        scaled.append(((dist.log_density - exact) / dist.error)[known])
+    # About three independent bins a run: 36 in all, so that 95 % has an error of 4 %, the root one of 0.12.
+    assert np.mean(np.abs(scaled) <= 2) >= 0.87
+    assert 0.7 < np.sqrt(np.mean(np.square(scaled))) < 1.4
 
 
 def test_low_bins_of_a_language_model_are_left_to_tempering_from_its_own_samples(markov, monkeypatch):

@@ -41,10 +41,9 @@ def test_normalisers_are_those_of_the_plain_sum(values, betas, tilted):
     exact = plain(logits, betas, tilt)
     # Single precision of sums of exponents up to 4 x 25: 1e-7 x 100.
     assert torch.allclose(tokens.log_normalisers(betas, tilt), exact, atol=2e-5)
-    every, alone = (tokens.weighed(betas, own, tilt, every) for every in (True, False))
-    assert torch.allclose(every.log_normalisers, exact, atol=2e-5)
-    assert torch.allclose(alone.log_normalisers[:, 0], exact[torch.arange(40), own], atol=2e-5)
-    assert torch.equal(every.cells, alone.cells)
+    weighed = tokens.weighed(betas, own, tilt)
+    assert torch.allclose(weighed.log_normalisers, exact[torch.arange(40), own], atol=2e-5)
+    assert torch.allclose(weighed.cells.sum(dim=1), torch.ones(40), atol=1e-5)
 
 
 @pytest.mark.parametrize("values", [5, 1000])
@@ -142,7 +141,7 @@ def test_a_logit_that_is_not_finite_stops_sampling_with_what_was_found():
         calls.append(1)
         found = torch.zeros(*tokens.shape, 6)
         found[..., 0] = 2.0 * (tokens == 1)
-        if len(calls) > 400:
+        if len(calls) > 120:
             found[0, 0, 3] = float("nan")
         return found
 

@@ -6,6 +6,7 @@ The density is resampled over time blocks of the sampler, the precision over ite
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.omniinput.annotation.audit import Audit
 from assay.omniinput.annotation.scores import UNSEEN, Scores
 from assay.omniinput.sampling.distribution import OutputDistribution
 
@@ -14,16 +15,38 @@ Array = NDArray[np.float64]
 LEAST_SHAPE = 0.1
 
 
-def bin_precision_resamples(scores: Scores, bins: int, count: int, generator: np.random.Generator) -> Array:
+def audited_precision_resamples(audit: Audit, bins: int, count: int, generator: np.random.Generator) -> Array:
+    """(2, count, bins) resamples of a judge's precision corrected by people.
+
+    With the share of least variance, what people add is uncorrelated with the judge's part, so that each is
+    resampled by itself: over the inputs the judge scored, and over audited inputs and annotators. The unseen
+    half item is one about which the judge says what it says on average.
+    """
+    judge = audit.judge_part(bins)
+    low = np.nan_to_num(-judge)
+    left = bin_precision_resamples(audit.corrections, bins, count, generator, (low, 1 + low))
+    whole = bin_precision_resamples(audit.judged, bins, count, generator, (0.0, 0.0), unseen_items=0.0)[0]
+    return np.asarray(np.clip(left + audit.share * whole, 0.0, 1.0))
+
+
+def bin_precision_resamples(
+    scores: Scores,
+    bins: int,
+    count: int,
+    generator: np.random.Generator,
+    unseen_scores: tuple[Array | float, Array | float] = (0.0, 1.0),
+    unseen_items: float = UNSEEN,
+) -> Array:
     """(2, count, bins) resamples of r(z), for lower and for upper limits, over items and annotators.
 
     A Bayesian bootstrap: items get gamma weights (Rubin 1981). Half an unseen item is added to every bin,
-    wrong in the resamples for the lower limit and right in those for the upper one. A bin whose items are all
-    right thus still has an uncertain precision, and sums over many bins are not shifted. With k of n items
-    right the resamples are a Beta(k, n - k + 1/2) and a Beta(k + 1/2, n - k); a whole unseen item would give
-    the interval of Clopper and Pearson. Annotators get weights of their own, the same in every bin, as a
-    sample of everyone who might have annotated (Owen 2007); their gamma shape makes the variance of a mean
-    over n annotators that of a mean over n independent people. A single annotator adds no such spread.
+    wrong (`unseen_scores`) in the resamples for the lower limit and right in those for the upper one. A
+    bin whose items are all right thus still has an uncertain precision, and sums over many bins are not
+    shifted. With k of n items right the resamples are a Beta(k, n - k + 1/2) and a Beta(k + 1/2, n - k);
+    a whole unseen item would give the interval of Clopper and Pearson. Annotators get weights of their
+    own, the same in every bin, as a sample of everyone who might have annotated (Owen 2007); their gamma
+    shape makes the variance of a mean over n annotators that of a mean over n independent people. A
+    single annotator adds no such spread.
     """
     shape = scores.effective_items(bins)[scores.item_bins] * _share_of_bin(scores, bins)
     judged = np.bincount(scores.label_items, minlength=len(scores.item_bins))[scores.label_items]
@@ -38,10 +61,10 @@ def bin_precision_resamples(scores: Scores, bins: int, count: int, generator: np
         total = np.bincount(label_bins, weights=labels, minlength=bins)
         right = np.bincount(label_bins, weights=labels * scores.label_scores, minlength=bins)
         mean = np.divide(right, total, out=np.zeros(bins), where=total > 0)
-        unseen = generator.gamma(UNSEEN, size=bins)
+        unseen = generator.gamma(unseen_items, size=bins)
         whole = np.maximum(mass + unseen, 1e-300)
-        resamples[0, number] = mass * mean / whole
-        resamples[1, number] = (mass * mean + unseen) / whole
+        for limit, score in enumerate(unseen_scores):
+            resamples[limit, number] = (mass * mean + unseen * score) / whole
     return resamples
 
 

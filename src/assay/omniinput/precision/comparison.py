@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.omniinput.precision.area import area_up_to, log_recall_range
 from assay.omniinput.precision.curve import PrecisionRecall, interval
 from assay.storage import storable
@@ -25,7 +26,7 @@ STEPS = 200
 
 @storable("PrecisionRecallComparison")
 @dataclass(frozen=True, eq=False)
-class PrecisionRecallComparison:
+class PrecisionRecallComparison(Shown):
     """Curves of models over one input space; each pair is compared over the recalls both reach."""
 
     title: ClassVar[str] = "Precision and recall of models compared"

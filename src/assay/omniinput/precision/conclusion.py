@@ -75,6 +75,13 @@ def _sources(curve: "PrecisionRecall") -> str:
     names = len(curve.annotators)
     who = f"{names} annotators" if names > 1 else f"one annotator ({curve.annotators[0]})"
     words = f"Judged by {who} on {int(curve.items.sum()):,} inputs in {len(curve.bins)} bins."
+    if curve.audit is not None:
+        words = (
+            f"A judge scored {curve.audit.judged:,} inputs and is corrected by {who} on "
+            f"{curve.audit.audited:,} of them: it scores {abs(curve.audit.bias):.2g} too "
+            f"{'high' if curve.audit.bias > 0 else 'low'} on average and is trusted by "
+            f"{curve.audit.share:.0%}."
+        )
     return words if names > 1 else words + " The intervals do not include how far another would disagree."
 
 

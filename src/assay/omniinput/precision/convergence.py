@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.omniinput.annotation.scores import Annotations, Scores, scores_of
 from assay.omniinput.precision.curve import cumulative
 from assay.omniinput.precision.precision_recall import judged_bins
@@ -26,7 +27,7 @@ NUMBERS = (10, 20, 30, 40, 50)
 
 @storable("PrecisionConvergence")
 @dataclass(frozen=True, eq=False)
-class PrecisionConvergence:
+class PrecisionConvergence(Shown):
     """Curves from a limited number of items per bin, drawn repeatedly from all items.
 
     `precision` and `log_recall` are (numbers, trials, thresholds); `whole_*` are the curve of all items.

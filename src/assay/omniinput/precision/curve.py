@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from assay.notebook import Shown
+from assay.omniinput.annotation.audit import AuditSummary
 from assay.omniinput.precision.area import whole_area
 from assay.omniinput.sampling.convergence import Reason
 from assay.omniinput.sampling.distribution import Samples
@@ -23,14 +25,15 @@ Array = NDArray[np.float64]
 
 @storable("PrecisionRecall")
 @dataclass(frozen=True, eq=False)
-class PrecisionRecall:
+class PrecisionRecall(Shown):
     """Paper Eqs. 3 and 4 and appendix A over the bins that were judged, most confident first.
 
     Inputs count as positives up to the edge `threshold` (confident="low") or from it on ("high").
     `log_recall` is the natural log of the share of all inputs that are positives and right: recall up to an
     unknown constant, the number of right inputs. `*_resamples` are bootstrap resamples over time blocks of
     the sampler, items and annotators together, (2, resamples, bins), for lower and upper limits. A point is
-    `trusted` if the bin it adds passed the sampler's checks.
+    `trusted` if the bin it adds passed the sampler's checks. `audit` is how a judge did by people's measure,
+    if they corrected one; `items` are then those they judged.
     """
 
     title: ClassVar[str] = "Precision and recall over the input space"
@@ -59,6 +62,7 @@ class PrecisionRecall:
     left_out: int = 0
     reasons: tuple[Reason, ...] = ()
     level: float = 0.95
+    audit: AuditSummary | None = None
 
     @property
     def aupr(self) -> float:

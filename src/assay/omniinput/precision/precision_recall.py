@@ -1,11 +1,17 @@
 """precision_recall: from an output distribution and judgements to a curve."""
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from assay.errors import InputError
+from assay.omniinput.annotation.audit import Audit, audit_of
 from assay.omniinput.annotation.scores import Annotations, Scores, scores_of
-from assay.omniinput.precision.bin_bootstrap import bin_precision_resamples, log_density_resamples
+from assay.omniinput.precision.bin_bootstrap import (
+    audited_precision_resamples,
+    bin_precision_resamples,
+    log_density_resamples,
+)
 from assay.omniinput.precision.curve import PrecisionRecall, cumulative
 from assay.omniinput.sampling.convergence import LEAST_EFFECTIVE
 from assay.omniinput.sampling.distribution import OutputDistribution, Samples
@@ -21,6 +27,7 @@ def precision_recall(
     annotations: Annotations,
     confident: str = "low",
     *,
+    audit: pd.DataFrame | None = None,
     level: float = 0.95,
     seed: int = 0,
 ) -> PrecisionRecall:
@@ -31,21 +38,29 @@ def precision_recall(
     judges every kept input, or a DataFrame with columns bin, score, annotator and optionally item, weight and
     repeat, as `read_annotations` returns. The curve covers the bins that were judged; more confident bins
     before the first of them are left out, as the paper does with its lowest bins, and the summary says so.
+
+    audit: people's labels of some of the inputs that `annotations`, a function or a model as judge, scores.
+    They correct it without bias (prediction-powered inference, Angelopoulos et al. 2023).
     """
-    scores = scores_of(dist, annotations)
-    return curve_of(dist, scores, confident, level=level, seed=seed)
+    if audit is not None:
+        return curve_of(dist, audit_of(dist, annotations, audit), confident, level=level, seed=seed)
+    return curve_of(dist, scores_of(dist, annotations), confident, level=level, seed=seed)
 
 
 def curve_of(
-    dist: OutputDistribution, scores: Scores, confident: str, level: float = 0.95, seed: int = 0
+    dist: OutputDistribution, judgements: Scores | Audit, confident: str, level: float = 0.95, seed: int = 0
 ) -> PrecisionRecall:
-    """The curve from checked scores."""
+    """The curve from checked scores, or from a judge's scores and people's."""
     check_level(level)
+    scores = judgements.people if isinstance(judgements, Audit) else judgements
     count = len(dist.log_density)
     order, left_out = judged_bins(dist, scores, confident)
     generator = np.random.default_rng(seed)
-    by_bin = scores.bin_precision(count)[order]
-    bin_resamples = bin_precision_resamples(scores, count, RESAMPLES, generator)[:, :, order]
+    by_bin = judgements.bin_precision(count)[order]
+    if isinstance(judgements, Audit):
+        bin_resamples = audited_precision_resamples(judgements, count, RESAMPLES, generator)[:, :, order]
+    else:
+        bin_resamples = bin_precision_resamples(judgements, count, RESAMPLES, generator)[:, :, order]
     density_resamples = log_density_resamples(dist, RESAMPLES, generator)[:, order]
     precision, log_recall, log_false_positive = cumulative(dist.log_density[order], by_bin)
     precision_resamples, log_recall_resamples, _ = cumulative(density_resamples, bin_resamples)
@@ -76,6 +91,7 @@ def curve_of(
         left_out=left_out,
         reasons=dist.reasons,
         level=level,
+        audit=judgements.summary() if isinstance(judgements, Audit) else None,
     )
 
 

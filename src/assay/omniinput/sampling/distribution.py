@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.omniinput.sampling.convergence import Reason
 from assay.omniinput.sampling.output_bins import bin_index
 from assay.omniinput.sampling.space import InputSpace
@@ -60,7 +61,7 @@ class Samples:
 
 @storable("OutputDistribution")
 @dataclass(frozen=True, eq=False)
-class OutputDistribution:
+class OutputDistribution(Shown):
     """The output distribution rho(z) of paper Eq. 1, in logarithms because it spans hundreds of orders.
 
     `log_density[b]` is the natural log of the share of all inputs whose output lies in bin b, from edges[b]

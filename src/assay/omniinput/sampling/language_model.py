@@ -169,9 +169,7 @@ class CausalLM:
         if self._begun is None:
             self._begun = self._logits(before[None], None, True, clock)
         logits, cache = self._begun
-        with clock():
-            spread = self._model.spread(cache, rows)
-        return self._following(logits[:, -1], shared, None), spread
+        return self._following(logits[:, -1], shared, None), self._model.spread(cache, rows)
 
     def feed(self, sites: Tensor, cache: Any, clock: Clock = nullcontext) -> tuple[NextTokens, Any]:
         """What may follow the last of the new tokens (rows, T), given as site values, and the new cache."""
@@ -184,8 +182,7 @@ class CausalLM:
         The format of a user's cache is unknown; then the tokens go through the model once more.
         """
         if self._model is not None and cache is not None:
-            with clock():
-                return self._model.pick(cache, rows)
+            return self._model.pick(cache, rows)
         if self._cached is None:
             return None if cache is None else cache[rows]
         _, fresh = self.begin(len(sites), clock)

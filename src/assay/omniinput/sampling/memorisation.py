@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from assay.errors import InputError
+from assay.notebook import Shown
 from assay.omniinput.sampling.language_model import CausalLM
 from assay.omniinput.sampling.vocabulary import NextTokens, blocks
 from assay.storage import storable
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @storable("Memorised")
 @dataclass(frozen=True, eq=False)
-class Memorised:
+class Memorised(Shown):
     """Continuations with at most `below` nats per token, the likeliest first; each stands there once.
 
     `complete` says whether there are no others. Otherwise the budget ended first: beginnings that were not

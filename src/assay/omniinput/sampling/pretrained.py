@@ -43,7 +43,17 @@ class TransformersModel:
         return found.logits, found.past_key_values
 
     def pick(self, cache: Any, rows: Tensor) -> Any:
-        cache.batch_select_indices(rows.to(self.model.device))
+        """The cache of these rows, as many as it has; where its layers are known, only changed rows move."""
+        from transformers.cache_utils import DynamicLayer
+
+        rows = rows.to(self.model.device)
+        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+        if not all(type(layer) is DynamicLayer for layer in getattr(cache, "layers", [None])):
+            cache.batch_select_indices(rows)
+            return cache
+        for layer in cache.layers:
+            for kept in (layer.keys, layer.values):
+                kept.index_copy_(0, moved, kept.index_select(0, rows[moved]))
         return cache
 
     def spread(self, cache: Any, rows: int) -> Any:

@@ -21,6 +21,7 @@ from assay.omniinput.sampling.problem import SamplingError
 
 AT_ONCE = 2**17  # entries x betas; with fewer, calls cost more than numbers
 CPU_BLOCK, DEVICE_BLOCK = 2**19, 2**25  # entries that are worked on at once
+POWERS_BLOCK = 2**17  # the same on a CPU where several arrays of that size must fit its cache
 FINEST = 4096  # betas that are multiples of 1 / FINEST share powers
 MOST_PRODUCTS = 16  # a power is a product of at most so many smaller ones; beyond it, rounding would add up
 
@@ -44,6 +45,10 @@ class Tilt:
         """ln psi of these tokens at every beta, (rows, K), in double precision."""
         return self.log_psi[:, tokens.to(self.log_psi.device)].T.to("cpu", torch.float64)
 
+    def own(self, which: Tensor, tokens: Tensor) -> Tensor:
+        """ln psi of tokens, each at the beta with this number."""
+        return self.log_psi[which.to(self.log_psi.device), tokens.to(self.log_psi.device)]
+
 
 @dataclass(frozen=True)
 class NextTokens:
@@ -61,6 +66,7 @@ class NextTokens:
     row: Tensor  # (rows,), on the CPU
     ended: Tensor | None = None  # (rows,), on the CPU
     end: int = -1
+    apart: bool = False  # every row has logits of its own, in this order
 
     @classmethod
     def after(
@@ -81,14 +87,12 @@ class NextTokens:
                 "finite likelihood, so give impossible tokens a very low logit instead of minus infinity"
             )
         for part in blocks(logits):
-            shifted = logits[part].float() - highs[part, None]
-            totals[part] = shifted.exp_().sum(dim=1).double().cpu()
-        totals = totals.log() + highs.double().cpu()
+            totals[part] = _softmax(logits[part].float())[1].cpu()
         if allowed is not None:
             logits = logits[:, allowed]
             lows, highs = logits.amin(dim=1).float(), logits.amax(dim=1).float()
-        row = torch.arange(len(logits)) if row is None else row
-        return cls(logits, totals, lows, highs, row, ended, end)
+        every = torch.arange(len(logits)) if row is None else row
+        return cls(logits, totals, lows, highs, every, ended, end, row is None)
 
     @classmethod
     def free(cls, values: int, rows: int, device: torch.device) -> "NextTokens":
@@ -121,9 +125,9 @@ class NextTokens:
     def picked(self, rows: Tensor) -> "NextTokens":
         """For some rows, in this order."""
         ended = None if self.ended is None else self.ended[rows]
-        return replace(self, row=self.row[rows], ended=ended)
+        return replace(self, row=self.row[rows], ended=ended, apart=False)
 
-    def log_probs(self, rows: slice) -> Tensor:
+    def log_probs(self, rows: slice | NDArray[np.int64]) -> Tensor:
         """ln p of every token after some rows of the batch, (rows, values), single, on the model's device."""
         distinct = self.row[rows].to(self.logits.device)
         totals = self.log_totals[self.row[rows]].float().to(self.logits.device)
@@ -133,32 +137,24 @@ class NextTokens:
         """ln S(beta) = ln sum_v p(v)^beta psi(v) for every row and beta: (rows, K), in double precision."""
         return self.unless_ended(self._sums(betas, tilt)[self.row])
 
-    def weighed(self, betas: Tensor, own: Tensor, tilt: Tilt | None = None, every: bool = True) -> "Weighed":
-        """Ready to draw from p^beta psi / S(beta) at the beta with number `own` of each row.
-
-        With `every`, the normalisers of all betas come with it, otherwise those of the own betas alone.
-        """
-        pair_numbers, pair = torch.unique(self.row * len(betas) + own, return_inverse=True)
-        pairs = torch.stack([pair_numbers // len(betas), pair_numbers % len(betas)])
-        cells = torch.zeros(
-            pairs.shape[1], -(-self.values // cell_size(self.values)), device=self.logits.device
-        )
+    def weighed(self, betas: Tensor, own: Tensor, tilt: Tilt | None = None) -> "Weighed":
+        """Ready to draw from p^beta psi / S(beta) at the beta with number `own` of each row."""
+        device = self.logits.device
+        pairs, pair = torch.stack([self.row, own]), torch.arange(len(own))
+        if not self.apart:
+            numbers, pair = torch.unique(self.row * len(betas) + own, return_inverse=True)
+            pairs = torch.stack([numbers // len(betas), numbers % len(betas)])
+        cells = torch.empty(pairs.shape[1], -(-self.values // cell_size(self.values)), device=device)
+        log_sums = torch.empty(pairs.shape[1], dtype=torch.float64)
         for part in blocks(self.logits, pairs.shape[1]):
-            row, which = (index.to(self.logits.device) for index in pairs[:, part])
-            weights = self._exponents(row, betas.to(self.logits.device)[which]).exp_()
+            row, which = (index.to(device) for index in pairs[:, part])
+            logits = (self.logits[part] if self.apart else self.logits[row]).float()
+            exponents = logits * betas.to(device)[which].float()[:, None]
             if tilt is not None:
-                weights *= tilt.weights[which]
-            cells[part] = _cells(weights)
-        if every:
-            return Weighed(self, betas, own, tilt, self.log_normalisers(betas, tilt), cells, pair)
-        log_sums = cells.double().sum(dim=1).log().cpu() + self._offsets(pairs, betas, tilt)
-        found = self.unless_ended(log_sums[pair][:, None])
-        return Weighed(self, betas, own, tilt, found, cells, pair)
-
-    def _exponents(self, row: Tensor, betas: Tensor) -> Tensor:
-        """beta (logit - reference): zero where p^beta is largest, negative elsewhere."""
-        reference = torch.where(betas < 0, self.lows[row], self.highs[row])
-        return (self.logits[row].float() - reference[:, None]) * betas.float()[:, None]
+                exponents += tilt.log_psi.index_select(0, which)
+            weights, found = _softmax(exponents)
+            cells[part], log_sums[part] = _cells(weights), found.cpu()
+        return Weighed(self, betas, own, tilt, cells, log_sums, pair)
 
     def _offsets(self, pairs: Tensor, betas: Tensor, tilt: Tilt | None) -> Tensor:
         """What the scaled sums of (row, beta) pairs lack: beta (reference - log total), and the scale of
@@ -184,12 +180,10 @@ class NextTokens:
     def _sums_of_blocks(self, betas: Tensor, tilt: Tilt | None) -> Tensor:
         """Block by block, one beta after the other, so that memory stays that of the logits."""
         sums = torch.empty(len(self.logits), len(betas), device=self.logits.device)
-        for part in blocks(self.logits):
+        for part in blocks(self.logits, entries=POWERS_BLOCK):
             logits = self.logits[part].float()
-            scratch = logits if tilt is None else torch.empty_like(logits)
             for number, power in powers(logits, self.lows[part], self.highs[part], betas.numpy()):
-                weights = power if tilt is None else torch.mul(power, tilt.weights[number], out=scratch)
-                sums[part, number] = weights.sum(dim=1)
+                sums[part, number] = power.sum(dim=1) if tilt is None else power @ tilt.weights[number]
         return sums
 
 
@@ -201,9 +195,15 @@ class Weighed:
     betas: Tensor
     own: Tensor
     tilt: Tilt | None
-    log_normalisers: Tensor  # (rows, K), or (rows, 1) of the own betas alone
-    cells: Tensor  # (pairs of distinct row and beta, cells)
+    cells: Tensor  # (pairs of distinct row and beta, cells); they add up to one
+    log_sums: Tensor  # (pairs,) ln sum exp of beta x logit + ln psi, double, on the CPU
     pair: Tensor
+
+    @cached_property
+    def log_normalisers(self) -> Tensor:
+        """ln S of every row at its own beta, (rows,), in double precision."""
+        totals = self.tokens.log_totals[self.tokens.row]
+        return self.tokens.unless_ended(self.log_sums[self.pair] - self.betas[self.own] * totals)
 
     def drawn(self, generator: torch.Generator) -> Tensor:
         """A token for every row, by the inverse of the cumulated probability: first its cell, then itself."""
@@ -213,13 +213,10 @@ class Weighed:
         target = uniform * cumulated[:, -1]
         cell = _first_above(cumulated, target)
         size = cell_size(self.tokens.values)
-        place = (cell[:, None] * size + torch.arange(size, device=device)).clamp(max=self.tokens.values - 1)
-        inside = self._weights(place)
-        inside[:, 1:] *= place.diff(dim=1) > 0  # the last cell may be shorter
+        inside = self._inside(cell, size)
         below = torch.where(cell > 0, cumulated.gather(1, (cell - 1).clamp(min=0)[:, None])[:, 0], 0.0)
-        found = _first_above(inside.cumsum(dim=1), target - below)
-        token = place.gather(1, found[:, None])[:, 0].cpu()
-        return self.tokens.unless_ended(token, self.tokens.end)
+        found = _first_above(inside.double().cumsum(dim=1), target - below)
+        return self.tokens.unless_ended((cell * size + found).cpu(), self.tokens.end)
 
     def ahead(self, tokens: Tensor) -> Tensor:
         """ln psi of drawn tokens at every beta, (rows, K)."""
@@ -227,25 +224,51 @@ class Weighed:
             return torch.zeros(len(tokens), len(self.betas), dtype=torch.float64)
         return self.tokens.unless_ended(self.tilt.of(tokens))
 
+    def ahead_alone(self, tokens: Tensor) -> Tensor:
+        """ln psi of drawn tokens at their own beta, (rows,)."""
+        if self.tilt is None:
+            return torch.zeros(len(tokens), dtype=torch.float64)
+        return self.tokens.unless_ended(self.tilt.own(self.own, tokens).to("cpu", torch.float64))
+
     def picked(self, rows: Tensor) -> "Weighed":
         """For some rows, in this order; a row may occur several times."""
-        chosen = (self.own[rows], self.tilt, self.log_normalisers[rows], self.cells, self.pair[rows])
-        return Weighed(self.tokens.picked(rows), self.betas, *chosen)
+        return replace(self, tokens=self.tokens.picked(rows), own=self.own[rows], pair=self.pair[rows])
 
-    def _weights(self, place: Tensor) -> Tensor:
-        """p^beta psi of some tokens per row, in the scale of the cells, in double precision."""
-        tokens, device = self.tokens, self.cells.device
-        row, which = tokens.row.to(device), self.own.to(device)
-        beta = self.betas.to(device)[which]
-        reference = torch.where(beta < 0, tokens.lows[row], tokens.highs[row])
-        logits = tokens.logits[row[:, None], place].float()
-        found = ((logits - reference[:, None]).double() * beta[:, None]).exp()
-        return found if self.tilt is None else found * self.tilt.weights[which[:, None], place]
+    def _inside(self, cell: Tensor, size: int) -> Tensor:
+        """p^beta psi of the tokens of one cell per row, in the scale of the cells; zero beyond the last."""
+        device = self.cells.device
+        row, which = self.tokens.row.to(device), self.own.to(device)
+        exponents = _of_cell(self.tokens.logits, row, cell, size).float()
+        exponents *= self.betas.to(device)[which].float()[:, None]
+        if self.tilt is not None:
+            exponents += _of_cell(self.tilt.log_psi, which, cell, size)
+        found = exponents.sub_(self.log_sums[self.pair].float().to(device)[:, None]).exp_()
+        if self.tokens.values % size:
+            found *= cell[:, None] * size + torch.arange(size, device=device) < self.tokens.values
+        return found
 
 
-def blocks(logits: Tensor, rows: int | None = None) -> list[slice]:
-    """Slices of rows that can be worked on at once."""
-    entries = CPU_BLOCK if logits.device.type == "cpu" else DEVICE_BLOCK
+def _of_cell(table: Tensor, row: Tensor, cell: Tensor, size: int) -> Tensor:
+    """The entries of one cell of some rows of a table; the last cell may be shorter, then it repeats."""
+    values = table.shape[1]
+    if values % size == 0 and table.is_contiguous():
+        return table.view(-1, size).index_select(0, row * (values // size) + cell)
+    place = cell[:, None] * size + torch.arange(size, device=table.device)
+    return table[row[:, None], place.clamp(max=values - 1)]
+
+
+def _softmax(exponents: Tensor) -> tuple[Tensor, Tensor]:
+    """Along each row, with ln sum exp in double precision; it is faster than exp itself.
+
+    The largest weight belongs to the largest exponent, so that the two give the sum.
+    """
+    weights = torch.softmax(exponents, dim=1)
+    return weights, exponents.amax(dim=1).double() - weights.amax(dim=1).double().log()
+
+
+def blocks(logits: Tensor, rows: int | None = None, entries: int = CPU_BLOCK) -> list[slice]:
+    """Slices of rows that can be worked on at once; `entries` at most on a CPU."""
+    entries = entries if logits.device.type == "cpu" else DEVICE_BLOCK
     size = max(1, entries // logits.shape[1])
     rows = len(logits) if rows is None else rows
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]

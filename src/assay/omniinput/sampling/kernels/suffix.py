@@ -79,7 +79,7 @@ class LanguageProblem(Problem):
             token = weighed.drawn(generator)
             tokens.append(token)
             log_probs.append(following.of(token))
-            normalisers.append(weighed.log_normalisers)
+            normalisers.append(following.log_normalisers(self.betas))
             if place + 1 < self.lm.length:
                 following, cache = self.lm.feed(token[:, None], cache, self.clock)
         return torch.stack(tokens, 1), torch.stack(log_probs, 1), torch.stack(normalisers, 1)

@@ -46,7 +46,7 @@ Array = NDArray[np.float64]
 
 PILOT_SHARE = 0.1  # of the budget: half to choose the betas, half to learn the lookahead for them
 BATCH, RESAMPLED_BATCH = 256, 1024
-BATCHES = 60  # at least, in a whole run, so that its errors can be told and it ends on time
+BATCHES = 40  # at least, in a whole run, so that its errors can be told and it ends on time
 LEAST_PARTICLES = 0.5  # effective share of the sequences of one beta, under which they are resampled
 LEAST_GROUP = 16  # sequences per beta and batch; fewer are not resampled
 MOST_RESAMPLINGS = 1.0  # per sequence and beta in the pilot; above it resampling stays on
@@ -135,20 +135,21 @@ class Importance:
         lm, rows, count = self.problem.lm, self.rows, len(self.proposals)
         betas, clock = torch.from_numpy(self.proposals), self.problem.clock
         own = torch.arange(count).repeat_interleave(rows // count)
-        every = torch.arange(rows)
         # The lookahead learns from normalisers at every beta, which cost as much as a small model.
         thorough = self.piloting or not self.resampling
         tokens = torch.empty(rows, lm.length - 1, dtype=torch.int64)
         log_likelihood = torch.zeros(rows, dtype=torch.float64)
         log_q = torch.zeros(rows, count, dtype=torch.float64)
         log_weight = torch.zeros(rows, dtype=torch.float64)  # of the sequence so far, at its own beta
-        normalisers = torch.empty(rows, lm.length, count if thorough else 1, dtype=torch.float64)
+        normalisers = torch.empty(rows, lm.length, count if thorough else 0, dtype=torch.float64)
         self.problem.evaluations += rows
         following, cache = lm.begin(rows, clock)
         for place in range(lm.length - 1):
-            weighed = following.weighed(betas, own, self._tilt(place, following), every=thorough)
-            normalisers[:, place] = weighed.log_normalisers
-            log_weight += normalisers[every, place, own if thorough else 0]
+            tilt = self._tilt(place, following)
+            if thorough:
+                normalisers[:, place] = following.log_normalisers(betas, tilt)
+            weighed = following.weighed(betas, own, tilt)
+            log_weight += weighed.log_normalisers
             if self.resampling and place and (origin := self._resample(log_weight)) is not None:
                 tokens, log_likelihood, weighed = (
                     tokens[origin],
@@ -158,10 +159,10 @@ class Importance:
                 normalisers = normalisers[origin]
                 cache = lm.picked(cache, origin, tokens[:, :place], clock)
             token = weighed.drawn(self.generator)
-            chosen, ahead = weighed.tokens.of(token), weighed.ahead(token)
+            chosen = weighed.tokens.of(token)
             if not self.resampling:
-                log_q += chosen[:, None] * betas + ahead - normalisers[:, place]
-            log_weight -= ahead[every, own]
+                log_q += chosen[:, None] * betas + weighed.ahead(token) - normalisers[:, place]
+            log_weight -= weighed.ahead_alone(token)
             log_likelihood += chosen
             tokens[:, place] = token
             del weighed

@@ -36,17 +36,21 @@ class LastToken:
 
     def chosen(self, rows: Index, bins: Index, generator: np.random.Generator) -> Tensor:
         """A token for each pair of prefix and bin, at random among those that lead there, none twice."""
+        pairs, mine = np.unique(rows * len(self.edges) + bins, return_inverse=True)
+        times, by_pair = np.bincount(mine), np.argsort(mine, kind="stable")
         tokens = torch.empty(len(rows), dtype=torch.int64)
-        for row in np.unique(rows):
-            number = self._numbers(slice(row, row + 1))[0].cpu()
-            for which in np.unique(bins[rows == row]):
-                members = (number == which + 1).nonzero()[:, 0]
-                mine = np.flatnonzero((rows == row) & (bins == which))
-                picked = generator.choice(len(members), len(mine), replace=False)
-                tokens[torch.from_numpy(mine)] = members[torch.from_numpy(picked)]
+        for part in blocks(self.draw.last.logits, len(pairs)):
+            row, which = np.divmod(pairs[part], len(self.edges))
+            number = self._numbers(row)
+            reached = (number == torch.from_numpy(which + 1).to(number.device)[:, None]).cumsum(dim=1)
+            ranks = _ranks(reached[:, -1].cpu().numpy(), times[part], generator)
+            found = torch.searchsorted(reached, torch.from_numpy(ranks).to(number.device)).cpu()
+            first = times[: part.start].sum()
+            asked = torch.from_numpy(by_pair[first : first + times[part].sum()])
+            tokens[asked] = found[torch.from_numpy(ranks > 0)]
         return tokens
 
-    def _numbers(self, part: slice) -> Tensor:
+    def _numbers(self, part: slice | Index) -> Tensor:
         """The bin of every completion, counted from one; zero and the number after the last lie outside."""
         last, bins = self.draw.last, len(self.edges) - 1
         log_probs = last.log_probs(part)
@@ -64,3 +68,12 @@ class LastToken:
             number[ended] = 0
             number[ended, last.end] = torch.from_numpy(bin_index(before, self.edges) + 1).to(device)[ended]
         return number
+
+
+def _ranks(members: Index, times: Index, generator: np.random.Generator) -> Index:
+    """So many different numbers from 1 to `members` in every row, at random; zeros fill up the row."""
+    ranks = np.zeros((len(members), times.max()), dtype=np.int64)
+    ranks[:, 0] = 1 + generator.integers(members)
+    for row in np.flatnonzero(times > 1):
+        ranks[row, : times[row]] = 1 + generator.choice(members[row], times[row], replace=False)
+    return ranks

@@ -50,18 +50,22 @@ def resampled(
     systematically, and its log weights are set to their common mean, in place.
     """
     size = log_weights.shape[1]
-    shares = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
+    top = log_weights.max(axis=1, keepdims=True)
+    shares = np.exp(log_weights - top)
+    total = shares.sum(axis=1, keepdims=True)
+    shares /= total
     poor = 1 / (shares**2).sum(axis=1) < least * size
     if not poor.any():
         return None
     origin = np.arange(log_weights.size).reshape(log_weights.shape)
-    offset = torch.rand(len(log_weights), dtype=torch.float64, generator=generator).numpy()
-    for group in np.flatnonzero(poor):
-        places = (np.arange(size) + offset[group]) / size
-        found = np.searchsorted(shares[group].cumsum(), places).clip(max=size - 1)
-        origin[group] = group * size + found
-        log_weights[group] = logsumexp(log_weights[group]) - np.log(size)
+    offset = torch.rand(len(log_weights), dtype=torch.float64, generator=generator).numpy()[poor]
+    # All groups in one search: the cumulated shares of the n-th lie between n and n + 1.
+    number = np.arange(len(offset))[:, None]
+    places = number + (np.arange(size) + offset[:, None]) / size
+    found = np.searchsorted((number + shares[poor].cumsum(axis=1)).ravel(), places.ravel())
+    found = (found.reshape(places.shape) - number * size).clip(0, size - 1)
+    origin[poor] = origin[poor, :1] + found
+    log_weights[poor] = (top + np.log(total / size))[poor]
     return origin, float(poor.mean())
 
 
