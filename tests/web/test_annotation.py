@@ -18,8 +18,11 @@ from starlette.testclient import TestClient
 
 import assay
 from assay.errors import InputError, StorageError
+from assay.omniinput.annotation.answer_scale import AnswerScale
+from assay.omniinput.annotation.order import Turn
 from assay.omniinput.annotation.queue import AnnotationQueue
-from assay.omniinput.annotation.store import AnnotationStore
+from assay.omniinput.annotation.scores import scores_of
+from assay.omniinput.annotation.store import AnnotationStore, Label
 from assay.omniinput.sampling.distribution import Samples
 from assay.web.annotation import AnnotationPage
 from assay.web.annotation_server import serve_annotations
@@ -187,7 +190,7 @@ def test_back_shows_the_last_answer_and_lets_it_be_changed(client, store):
     back = re.search(r'href="(/by/ann\?turn=[^"]+)"', page).group(1)
     again = client.get(back).text
     assert field(again, "item") == field(first, "item")
-    assert "you said 0.25" in again
+    assert "you said 2" in again  # as it is drawn on the button
     client.post("/by/ann", data={"item": field(again, "item"), "repeat": "0", "score": "1"})
     assert store.labels()["score"].tolist() == [1.0]
 
@@ -213,7 +216,8 @@ def test_a_skipped_item_has_no_score(client, store):
         ({"item": "123456"}, "an item of this store"),
         ({"item": "x"}, "expected item, repeat and score"),
         ({"repeat": "5"}, "an item of this store"),
-        ({"seconds": "9" * 20_000}, "at most"),
+        ({"seconds": "9" * 40_000}, "at most"),
+        ({"comment": "9" * 1_001}, "a comment of at most 1000 letters"),
         ({"seconds": "inf"}, "seconds of at least 0"),
         ({"seconds": "1e999"}, "seconds of at least 0"),
         ({"seconds": "nan"}, "seconds of at least 0"),
@@ -265,10 +269,135 @@ def test_images_are_pictures(tmp_path):
         page = client_of(store).get("/by/ann").text
     assert 'src="data:image/png;base64,' in page
     assert "6 by 5 pixels" in page
+    assert 'class="shown pixels"' in page
+    assert 'width="265" height="318"' in page  # 53 times as large: the largest whole number that fits
     colour = torch.zeros(2, 3, 6, 5, dtype=torch.int64)
     colour[1, 0, 0, 0] = 1
     with store_of(tmp_path / "c.db", colour) as store:
         assert "data:image/png" in client_of(store).get("/by/ann").text
+
+
+def test_a_row_is_shown_with_the_names_of_its_columns(store, tmp_path):
+    page = client_of(store, columns=("a", "<b>", "c", "d", "e")).get("/by/ann").text
+    assert "<dt>&lt;b&gt;</dt>" in page
+    with pytest.raises(InputError, match="a name for each of 5 columns, got 2"):
+        AnnotationPage(AnnotationQueue(store), columns=("a", "b")).application()
+    with (
+        store_of(tmp_path / "i.db", torch.zeros(2, 6, 5, dtype=torch.int64)) as images,
+        pytest.raises(InputError, match="for rows only, got them for images"),
+    ):
+        AnnotationPage(AnnotationQueue(images), columns=("a",)).application()
+
+
+@pytest.mark.parametrize("steps", range(2, 10))
+def test_what_is_drawn_on_a_button_is_its_key(store, steps):
+    page = client_of(store, scale=AnswerScale(steps, ("no", "yes"))).get("/by/ann").text
+    buttons = re.findall(r'value="([\d.]+)" data-key="(\d)"[^>]*><b>(\d)</b> <span>(\w*)<', page)
+    assert (
+        [key for _, key, _, _ in buttons]
+        == [drawn for _, _, drawn, _ in buttons]
+        == [str(number) for number in range(1, steps + 1)]
+    )
+    assert [float(score) for score, *_ in buttons] == pytest.approx(np.linspace(0, 1, steps).tolist())
+    assert [word for *_, word in buttons] == ["no", *[""] * (steps - 2), "yes"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "ends", "words"),
+    [(1, ("a", "b"), "2 to 9 steps, got 1"), (10, ("a", "b"), "got 10"), (5, ("", "b"), "a word of 1 to 40")],
+)
+def test_scales_without_keys_or_words_are_refused(steps, ends, words):
+    with pytest.raises(InputError, match=words):
+        AnswerScale(steps, ends)
+
+
+def test_a_comment_is_kept_and_shown_again(client, store):
+    page = answered(client, "0.25", comment=" It has <i>two</i> heads ").text
+    again = client.get(re.search(r'href="(/by/ann\?turn=[^"]+)"', page).group(1)).text
+    assert ">It has &lt;i&gt;two&lt;/i&gt; heads</textarea>" in again
+    assert store.labels()["comment"].tolist() == ["It has <i>two</i> heads"]
+
+
+def test_leaving_gives_the_item_to_others_and_loses_nothing(client):
+    answered(client)
+    taken = field(client.get("/by/ann").text, "item")
+    page = client.post("/leave/ann").text
+    assert "Until later, ann" in page
+    assert "All 1 of your answers are on disk" in page
+    assert field(client.get("/by/ann").text, "item") == taken
+
+
+def test_a_new_name_takes_its_labels_along_and_nobody_elses(client, store):
+    answered(client, name="ann")
+    answered(client, name="Bob")
+    upcoming = field(client.get("/by/ann").text, "item")
+    page = client.post("/rename/ann", data={"name": "Ann/e Lee"})
+    assert str(page.url).endswith("/by/Ann%2Fe%20Lee")
+    assert "1 done" in page.text
+    assert field(page.text, "item") == upcoming, "the order is still the same"
+    assert set(store.labels()["annotator"]) == {"Ann/e Lee", "Bob"}
+    for name, words in (("bob", "nobody here has"), (" ", "expected a name")):
+        refused = client.post("/rename/Ann%2Fe%20Lee", data={"name": name})
+        assert (refused.status_code, words in refused.text) == (422, True)
+    assert AnnotationQueue(store).next("Ann/e Lee").item == int(upcoming), "even after a restart"
+
+
+def overview_of(store):
+    client = TestClient(AnnotationPage(AnnotationQueue(store)).application())
+    client.get(f"/overview/?token={store.overview_token}")
+    return client
+
+
+def disputed(store):
+    """An item to which ann gave 0 and bob 1."""
+    item = min(store.shared())
+    store.add_labels([Label(Turn(item), "ann", 0.0, comment="<u>no</u>"), Label(Turn(item), "bob", 1.0)])
+    return item
+
+
+def test_only_the_overview_shows_everybody(client, store):
+    disputed(store)
+    for path in ("/overview/", "/overview/review"):
+        assert client.get(path).status_code == 401, "annotators have another token"
+    assert client.post("/overview/review", data={"item": 0, "score": 1}).status_code == 401
+    overview = overview_of(store)
+    assert overview.get("/by/ann").status_code == 401, "and the overview's opens nothing else"
+    page = overview.get("/overview/").text
+    assert re.findall(r'<th scope="row">(\w+)</th><td>(\d+)</td>', page) == [("ann", "1"), ("bob", "1")]
+    assert "Review 1 input on which" in page
+    assert f"1 of {len(store.items())} inputs are judged" in page
+
+
+def test_a_review_counts_instead_of_the_labels(store):
+    item, overview = disputed(store), overview_of(store)
+    page = overview.get("/overview/review").text
+    assert "<b>ann</b>: 1 <q>&lt;u&gt;no&lt;/u&gt;</q>" in page
+    assert "<b>bob</b>: 5<" in page
+    dist = enumerated(weighted_sum, 5, 4, EDGES)
+    bin = store.labels()["bin"][0]
+
+    def precision():
+        return scores_of(dist, store.labels()).bin_precision(len(dist.log_density))[bin]
+
+    assert precision() == 0.5
+    agreement = assay.annotator_agreement(store.labels()).krippendorff_alpha
+    page = overview.post("/overview/review", data={"item": item, "score": "0.25", "comment": "agreed"}).text
+    assert "Nothing to settle" in page
+    assert precision() == 0.25
+    assert assay.annotator_agreement(store.labels()).krippendorff_alpha == agreement
+    overview.post("/overview/review", data={"item": item, "score": "reopen"})
+    assert precision() == 0.5
+    overview.post("/overview/review", data={"item": item, "score": ""})
+    with pytest.raises(InputError, match="at least one annotation"):
+        precision()  # the only item is left out
+
+
+@pytest.mark.parametrize("fields", [{}, {"item": "x", "score": "1"}, {"item": "987654", "score": "1"},
+                                    {"item": "0", "score": "7"}])  # fmt: skip
+def test_reviews_that_make_no_sense_are_refused(store, fields):
+    answer = overview_of(store).post("/overview/review", data=fields)
+    assert (answer.status_code, answer.text[:8]) == (422, "expected")
+    assert store.labels().empty
 
 
 def test_a_port_that_is_taken_is_said_to_be_so(store):

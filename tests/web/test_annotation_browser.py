@@ -1,20 +1,29 @@
 """The annotation page in a real Chromium: keys alone, reload, a killed server, a resumed session."""
 
+import io
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import httpx2
 import numpy as np
 import pytest
+import torch
+import uvicorn
 from exact_precision import enumerated, weighted_sum, without
+from PIL import Image
 
 import assay
+from assay.omniinput.annotation.answer_scale import AnswerScale
+from assay.omniinput.annotation.queue import AnnotationQueue
 from assay.omniinput.annotation.store import AnnotationStore
 from assay.omniinput.sampling.distribution import Samples
+from assay.web.annotation import AnnotationPage
 
 
 def free_port():
@@ -169,14 +178,20 @@ def test_skip_back_help_and_double_presses(new_page, server, folder):
     wait_until_ready(page)
     first = shown(page)
     page.keyboard.press("?")
-    assert page.locator("dialog").is_visible()
-    page.keyboard.press("3")  # keys do not reach through the guideline
+    assert page.locator(".guideline").is_visible()
+    page.keyboard.press("c")
+    page.keyboard.type("3 heads, 2 tails?")  # keys write here, and press nothing
     page.keyboard.press("Escape")
     assert shown(page) == first
     page.evaluate(CLICKS)
     assert shown(page) != first
     wait_until_ready(page)
     assert labels_in(folder, "Bob")["score"].tolist() == [1.0]  # the other clicks judged nothing
+    assert labels_in(folder, "Bob")["comment"].tolist() == ["3 heads, 2 tails?"]
+    assert page.locator("#comment").input_value() == ""
+    assert page.locator(".guideline").is_visible()  # as it was left
+    page.keyboard.press("?")
+    assert not page.locator(".guideline").is_visible()
     press(page, "s")
     assert labels_in(folder, "Bob")["score"].isna().sum() == 1
     page.evaluate(TWO_KEYS, "u")
@@ -184,7 +199,7 @@ def test_skip_back_help_and_double_presses(new_page, server, folder):
     wait_until_ready(page)
     page.keyboard.press("u")
     page.wait_for_function("first => document.querySelector('blockquote').innerText === first", arg=first)
-    assert "you said 1" in page.locator("legend").inner_text()
+    assert "you said 5" in page.locator("legend").inner_text()
     wait_until_ready(page)
     page.keyboard.press("2")
     page.wait_for_url("**/by/Bob")
@@ -218,9 +233,10 @@ def test_a_screen_reader_is_told_what_is_asked_what_can_be_done_and_what_happene
     assert page.evaluate("document.activeElement.id") == "item"
     assert ("heading", "How right is the model to be confident about this?", shown(page)) in tree
     buttons = [name for role, name, _ in tree if role == "button"]
-    scores = ["0 wrong", "0.25 mostly wrong", "0.5 half", "0.75 mostly right", "1 right"]
-    assert sorted(buttons) == sorted([*scores, "skip", "guideline"])
-    assert ("group", "Score", "") in tree
+    assert sorted(buttons) == sorted(["1 wrong", "2", "3", "4", "5 right", "skip"])
+    assert ("group", "Score: 1 is wrong, 5 is right", "") in tree
+    folded = [name for role, name, _ in tree if role == "DisclosureTriangle"]
+    assert sorted(folded) == ["guideline and keys", "leave or rename"]
     assert any(role == "progressbar" and name.startswith("Eve: 1 done") for role, name, _ in tree)
     # Progress is announced anew each time; trouble interrupts.
     first = page.locator("[role=status]").inner_text()
@@ -230,14 +246,12 @@ def test_a_screen_reader_is_told_what_is_asked_what_can_be_done_and_what_happene
     assert page.locator("[role=alert]").count() == 1
     # Tab walks through every control once, in the order of the page.
     walked = []
-    for _ in range(len(buttons) + 1):
+    for _ in range(len(buttons) + 3):
         page.keyboard.press("Tab")
         walked.append(page.evaluate("document.activeElement.dataset.key"))
-    assert walked == ["1", "2", "3", "4", "5", "s", "u", "?"]
+    assert walked == ["1", "2", "3", "4", "5", "s", "u", "c", "?"]
     page.keyboard.press("Enter")
-    assert any(role == "dialog" and name == "Guideline" for role, name, _ in accessible(page))
-    page.keyboard.press("Escape")
-    page.wait_for_function("document.activeElement.id === 'help'")  # back where it was
+    assert page.locator(".guideline").is_visible()
 
 
 def test_it_works_without_javascript(new_page, server, folder):
@@ -250,3 +264,123 @@ def test_it_works_without_javascript(new_page, server, folder):
         page.locator("fieldset button").nth(2).click()
     assert shown(page) != first
     assert labels_in(folder, "Cy")["score"].tolist() == [0.5]
+    assert not page.locator(".guideline").is_visible()
+    page.click("text=guideline and keys")
+    assert page.locator(".guideline").is_visible()
+    page.click("text=leave or rename")
+    page.fill("#name", "Cyril")
+    page.click("button:text-is('Rename')")
+    page.wait_for_url("**/by/Cyril")
+    assert labels_in(folder, "Cyril")["score"].tolist() == [0.5]
+    page.click("text=leave or rename")
+    page.click("text=Leave;")
+    assert "Until later, Cyril" in page.locator("h1").inner_text()
+
+
+def test_the_overview_settles_what_annotators_dispute(new_page, server, folder):
+    with AnnotationStore(folder / "labels.db") as store:
+        item = max(store.shared())
+        scores = store.labels().query("item == @item")["score"]
+        token, overview_token = store.token, store.overview_token
+    base = server.address.partition("/?")[0]
+    bearer = {"Authorization": f"Bearer {token}"}
+    for name, score in (("Max", "0"), ("Mia", "1")):
+        fields = {"item": str(item), "repeat": "0", "score": score, "comment": "why"}
+        httpx2.post(f"{base}/by/{name}", data=fields, headers=bearer, timeout=300)
+    page = new_page(viewport={"width": 390, "height": 800})
+    assert page.request.get(f"{base}/overview/", headers=bearer).status == 401
+    page.goto(f"{base}/overview/?token={overview_token}")
+    assert "token" not in page.url
+    assert {"Max", "Mia"} <= set(page.locator("tbody th").all_inner_texts())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.click("text=on which annotators disagree")
+    mine = page.locator("section", has_text="Max")
+    mine.locator("fieldset button").nth(3).click()
+    page.wait_for_selector("h2:has-text('Settled')")
+    reviewed = labels_in(folder, "review")
+    assert (reviewed["item"].tolist(), reviewed["score"].tolist()) == ([item], [0.75])
+    assert len(scores) + 3 == len(labels_of_item(folder, item))
+
+
+def labels_of_item(folder, item):
+    with AnnotationStore(folder / "labels.db") as store:
+        return store.labels().query("item == @item")
+
+
+@pytest.fixture
+def served(tmp_path):
+    """The page for other inputs, in a thread of this process; the address of the annotators."""
+    stores = []
+
+    def start(inputs, **options):
+        zeros = np.zeros(len(inputs))
+        kept = Samples(inputs, zeros, zeros.astype(np.int64), zeros, None)
+        base = enumerated(weighted_sum, 5, 4, np.arange(-0.5, 48.0, 6.0))
+        dist = without(base, kept=kept, space=assay.InputSpace(tuple(inputs.shape[1:]), 4))
+        path = tmp_path / f"{len(stores)}.db"
+        AnnotationStore.create(path, assay.choose_items(dist, 4))
+        store = AnnotationStore(path, writing=True)
+        app = AnnotationPage(AnnotationQueue(store), **options).application()
+        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
+        place = socket.create_server(("127.0.0.1", 0))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [place]})
+        thread.start()
+        stores.append((store, server, thread, place))
+        return f"http://127.0.0.1:{place.getsockname()[1]}/?token={store.token}", store
+
+    yield start
+    for store, server, thread, place in stores:
+        server.should_exit = True
+        thread.join()
+        place.close()
+        store.close()
+
+
+def started(new_page, address, **options):
+    page = new_page(**options)
+    page.goto(address)
+    page.fill("#name", "Ann")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#shown .shown")
+    wait_until_ready(page)
+    return page
+
+
+def wait_for_one_answer(page):
+    page.wait_for_function("() => document.querySelector('label[for=progress]').innerText.includes('1 done')")
+
+
+def test_an_image_is_enlarged_by_a_whole_number(new_page, served):
+    board = (torch.arange(28)[:, None] + torch.arange(28)) % 2 * 3  # black and white, pixel by pixel
+    address, store = served(torch.stack([board, 3 - board]))
+    for width in (1280, 390):
+        page = started(new_page, address, viewport={"width": width, "height": 800})
+        image = page.locator("#shown img")
+        assert image.evaluate("one => [one.clientWidth, one.clientHeight]") == [308, 308]  # 11 times 28
+        inside = Image.open(io.BytesIO(image.screenshot())).convert("L")
+        pixels = np.asarray(inside)
+        sharp = np.isin(pixels, (0, 255))  # the border, and whatever would be blurred, is grey
+        inner = np.ix_(np.flatnonzero(sharp.sum(axis=1) == 308), np.flatnonzero(sharp.sum(axis=0) >= 308))
+        blocks = pixels[inner].reshape(28, 11, 28, 11)
+        assert (blocks.min(axis=(1, 3)) == blocks.max(axis=(1, 3))).all(), "every pixel is as large"
+    page.keyboard.press("5")
+    wait_for_one_answer(page)
+    assert store.labels()["score"].tolist() == [1.0]
+
+
+def test_a_row_of_a_table_has_the_names_of_its_columns(new_page, served):
+    names = ("age", "income", "a long name with words", "<b>", "z")
+    address, store = served(
+        torch.arange(10).reshape(2, 5) % 4, columns=names, scale=AnswerScale(2, ("no", "yes"))
+    )
+    page = started(new_page, address, viewport={"width": 390, "height": 800})
+    cells = dict(zip(page.locator("dt").all_inner_texts(), page.locator("dd").all_inner_texts(), strict=True))
+    assert tuple(cells) == names
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.keyboard.press("3")  # not on this scale: nothing happens
+    page.keyboard.press("1")
+    wait_for_one_answer(page)
+    assert store.labels()["score"].tolist() == [0.0]
+    assert store.items().inputs[store.labels()["item"][0]].tolist() == [
+        int(value) for value in cells.values()
+    ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,10 @@ Export = Annotated[
     Path | None,
     typer.Option(help="Export all labels as csv, or as Label Studio tasks (.json), and stop."),
     Written(),
+]
+Ends = Annotated[tuple[str, str], typer.Option(help="Words for the first and last step: --ends no yes.")]
+Columns = Annotated[
+    str | None, typer.Option(help="Names of the values of a table's row, with commas between.")
 ]
 
 
@@ -43,6 +47,9 @@ def annotate(
     repeats: Annotated[float, typer.Option(help="Share of inputs that an annotator sees twice.")] = 0.05,
     question: Annotated[str | None, typer.Option(help="Question shown on the page.")] = None,
     guideline: Annotated[Path | None, typer.Option(help="Text file with the guideline.")] = None,
+    steps: Annotated[int, typer.Option(help="Steps of the scale, 2 to 9, each with its key.")] = 5,
+    ends: Ends = ("wrong", "right"),
+    columns: Columns = None,
     port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 8766,
     seed: Seed = 0,
     imported: Annotated[
@@ -51,8 +58,9 @@ def annotate(
     ] = None,
     export: Export = None,
 ) -> None:
-    """Choose inputs from every bin and serve a page where people score them from 0 to 1.
+    """Choose inputs from every bin and serve a page where people score them on a scale.
 
+    Of the two addresses printed, one is for the annotators, one shows everybody's progress and disagreements.
     Labels are on disk before the page confirms them; you can stop and restart at any time. `assay precision`
     makes the curve.
 
@@ -65,7 +73,7 @@ def annotate(
     if store.exists() and not is_store(store):
         raise InputError(f"expected a store of labels at {store}, got another kind of file; choose another")
     dist: OutputDistribution = assay.load(distribution, kind="OutputDistribution")
-    words = None if guideline is None else _text(guideline)
+    page = _page_options(question, guideline, columns, steps, ends)
     fresh = not store.exists()
     if fresh:
         items = _chosen(dist, None, per_bin, total, within, confident, seed)
@@ -80,7 +88,7 @@ def annotate(
         if export is not None:
             _export(opened, export)
         if imported is None and export is None:
-            _serve(opened, port, question, words)
+            _serve(opened, port, page)
 
 
 @contextmanager
@@ -124,28 +132,38 @@ def _chosen(
     )
 
 
-def _serve(store: "AnnotationStore", port: int, question: str | None, guideline: str | None) -> None:
-    from assay.web.annotation import GUIDELINE, QUESTION
+def _serve(store: "AnnotationStore", port: int, page: dict[str, Any]) -> None:
     from assay.web.annotation_server import serve_annotations
 
     items = len(store.items())
     print(f"{items} inputs to judge, {len(store.label_list())} labels so far, in {store.path}")
-    serve_annotations(
-        store,
-        port,
-        question=question or QUESTION,
-        guideline=guideline or GUIDELINE,
-        say=lambda words: print(words, flush=True),
-    )
+    serve_annotations(store, port, say=lambda words: print(words, flush=True), **page)
+
+
+def _page_options(
+    question: str | None, guideline: Path | None, columns: str | None, steps: int, ends: tuple[str, str]
+) -> dict[str, Any]:
+    """What was said about the page; the rest is the page's own default."""
+    from assay.omniinput.annotation.answer_scale import AnswerScale
+
+    options = {
+        "question": question,
+        "guideline": None if guideline is None else _text(guideline),
+        "columns": None if columns is None else tuple(name.strip() for name in columns.split(",")),
+    }
+    scale = AnswerScale(steps, ends)
+    return {"scale": scale} | {name: value for name, value in options.items() if value is not None}
 
 
 def _import(store: "AnnotationStore", path: Path) -> None:
     import assay
-    from assay.omniinput.annotation.formats import labels_of
+    from assay.omniinput.annotation.formats import labels_of, reviews_of
 
-    labels = labels_of(assay.read_annotations(path, store.items()))
+    frame = assay.read_annotations(path, store.items())
+    labels, reviews = labels_of(frame), reviews_of(frame)
     store.add_labels(labels)
-    print(f"{len(labels)} labels from {path} are in {store.path}")
+    store.add_reviews(reviews)
+    print(f"{len(labels) + len(reviews)} labels from {path} are in {store.path}")
 
 
 def _export(store: "AnnotationStore", path: Path) -> None:

@@ -10,6 +10,8 @@ const { dataset } = document.body;
 
 function show(page, words) {
   const next = new DOMParser().parseFromString(page, "text/html");
+  const guideline = next.getElementById("guideline");
+  if (guideline) guideline.open = document.getElementById("guideline")?.open ?? false;  // as it was left
   document.querySelector("main").replaceWith(next.querySelector("main"));
   document.title = next.title;
   trouble.textContent = "";
@@ -62,19 +64,19 @@ document.addEventListener("submit", event => {
 
 document.addEventListener("click", event => {
   const link = event.target.closest?.("a[data-key]");
-  if (event.target.closest?.("#help")) document.getElementById("guideline").showModal();
   if (!link) return;
   event.preventDefault();
   go([link.href], "Back to the one before.");
 });
 
 document.addEventListener("keydown", event => {
-  const writing = event.target.closest?.("input:not([type=hidden]), dialog");
+  if (event.key === "Escape" && event.target.id === "comment") document.getElementById("item").focus();
+  const writing = event.target.closest?.("input:not([type=hidden]), textarea");
   if (writing || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
   const target = document.querySelector(`[data-key="${CSS.escape(event.key.toLowerCase())}"]`);
   if (!target || dataset.state === "busy") return;
   event.preventDefault();
-  target.click();
+  if (target.id === "comment") target.focus(); else target.click();
 });
 
 dataset.state = "ready";

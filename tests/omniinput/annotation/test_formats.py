@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import assay
 from assay.errors import InputError
-from assay.omniinput.annotation.formats import label_studio_config, label_studio_tasks, labels_of
-from assay.omniinput.annotation.store import AnnotationStore
+from assay.omniinput.annotation.formats import label_studio_config, label_studio_tasks, labels_of, reviews_of
+from assay.omniinput.annotation.order import Turn
+from assay.omniinput.annotation.store import AnnotationStore, Label, Review
 from assay.omniinput.sampling.distribution import Samples
 
 EDGES = np.arange(-0.5, 48.0, 6.0)
@@ -89,6 +90,16 @@ def test_through_the_store(labels, items, tmp_path, dist):
         store.add_labels(labels_of(labels))
     back = assay.read_annotations(path)
     assert comparable(back).equals(comparable(labels))
+    item = int(labels["item"][0])
+    with AnnotationStore(path, writing=True) as store:
+        store.label(Label(Turn(item), "Eve", 0.0, comment="=1+1"))
+        store.add_reviews([Review(item, 1.0, "007")])
+        assay.write_annotations(store.labels(), tmp_path / "labels.csv")
+        told = assay.read_annotations(tmp_path / "labels.csv")
+        assert labels_of(told)[-1].comment == "=1+1"
+        assert reviews_of(told) == [Review(item, 1.0, "007")]
+        assay.write_annotations(store.labels(), tmp_path / "tasks.json", items)
+        assert not assay.read_annotations(tmp_path / "tasks.json", items)["annotator"].eq("review").any()
     curve = assay.precision_recall(dist, back)
     assert curve.to_frame()["precision"].equals(assay.precision_recall(dist, labels).to_frame()["precision"])
     assert len(curve.examples.bins)  # the report can show what was judged

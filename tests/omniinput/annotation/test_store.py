@@ -17,7 +17,7 @@ import assay
 from assay.errors import InputError, StorageError
 from assay.omniinput.annotation.order import GAP, Turn, order_of
 from assay.omniinput.annotation.queue import AnnotationQueue
-from assay.omniinput.annotation.store import AnnotationStore, Label
+from assay.omniinput.annotation.store import AnnotationStore, Label, Review
 
 EDGES = np.arange(-0.5, 48.0, 6.0)
 
@@ -156,7 +156,7 @@ def test_stores_are_checked_when_made(dist, path, tmp_path):
 
 def test_what_was_labelled_before_a_kill_is_there_after_it(path):
     script = textwrap.dedent(f"""
-        from assay.omniinput.annotation.store import AnnotationStore, Label
+        from assay.omniinput.annotation.store import AnnotationStore, Label, Review
         from assay.omniinput.annotation.order import Turn
         store = AnnotationStore({str(path)!r}, writing=True)
         for row in store.items().rows.tolist():
@@ -247,7 +247,7 @@ def test_skipped_items_go_to_others_and_back_leads_to_the_last(path):
         assert queue.before("ann", queue.next("ann")) == turn
         assert queue.before("ann", turn) is None
         queue.take(Label(turn, "ann", 0.75))
-        assert queue.score_of("ann", turn) == 0.75
+        assert queue.label_of("ann", turn).score == 0.75
         assert queue.done("ann") == [turn]
 
 
@@ -260,3 +260,25 @@ def test_names_are_made_fit_and_known_ones_recognised(path):
         for bad in ("", "   ", "x" * 41, "a\x00b"):
             with pytest.raises(InputError, match="expected a name"):
                 queue.name_of(bad)
+
+
+def test_a_store_of_an_earlier_assay_is_read_and_gets_comments_and_reviews_when_written(path):
+    with sqlite3.connect(path) as old:  # as it was before there were any
+        old.execute("drop table reviews")
+        old.execute("alter table labels drop column comment")
+        old.execute("delete from facts where name = 'overview_token'")
+        item = old.execute("select min(item) from items").fetchone()[0]
+        row = (item, "ann", 0, 0.5, "2026-01-01")
+        old.execute("insert into labels (item, annotator, repeat, score, time) values (?, ?, ?, ?, ?)", row)
+    old.close()
+    with AnnotationStore(path) as store:
+        assert store.labels()["comment"].isna().all()
+        assert store.label_list() == [Label(Turn(item), "ann", 0.5)]
+    with AnnotationStore(path, writing=True) as store:
+        token = store.overview_token
+        assert len(token) > 20
+        store.add_reviews([Review(item, 1.0, "why")])
+        assert store.labels()["reviewed"].tolist() == [False, True]
+    with AnnotationStore(path, writing=True) as store:
+        assert store.overview_token == token
+        assert store.token != token

@@ -8,6 +8,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from assay.errors import InputError
+from assay.notebook import Shown
+from assay.omniinput.annotation.review import by_annotators
 from assay.statistics import percentile_interval
 from assay.storage import storable
 from assay.table import tabled
@@ -23,7 +25,7 @@ RESAMPLES = 500
 
 @storable("AnnotatorAgreement")
 @dataclass(frozen=True, eq=False)
-class AnnotatorAgreement:
+class AnnotatorAgreement(Shown):
     """Krippendorff's alpha over items judged by several annotators, and the consistency of each annotator.
 
     An alpha of 1 is perfect agreement, 0 is chance. `interval` is its 95 % interval from resampling items.
@@ -82,7 +84,8 @@ def annotator_agreement(labels: pd.DataFrame, metric: str = "interval", seed: in
             f"expected labels with columns item, annotator and score, got no {' and '.join(missing)}; "
             "agreement needs to know who judged what"
         )
-    scored = labels[labels["score"].notna()]
+    given = by_annotators(labels)  # a review is made with the others' scores in view
+    scored = given[given["score"].notna()]
     first = scored[scored["repeat"] == 0] if "repeat" in scored else scored
     table = first.pivot_table(index="item", columns="annotator", values="score", aggfunc="first")
     ratings = table.to_numpy(dtype=np.float64)

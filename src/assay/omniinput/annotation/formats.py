@@ -13,8 +13,9 @@ import pandas as pd
 from assay.errors import InputError
 from assay.omniinput.annotation.items import AnnotationItems
 from assay.omniinput.annotation.order import Turn
+from assay.omniinput.annotation.review import by_annotators, is_review
 from assay.omniinput.annotation.scores import runs_in, scores_from_frame
-from assay.omniinput.annotation.store import AnnotationStore, Label, is_store
+from assay.omniinput.annotation.store import AnnotationStore, Label, Review, is_store
 from assay.storage import expect_readable, write_text_whole, write_whole
 
 SCALE = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -79,14 +80,28 @@ def labels_of(frame: pd.DataFrame) -> list[Label]:
     if "item" not in frame:
         raise InputError("expected labels with a column item, got none; export them with their items")
     scores_from_frame(frame, int(frame["bin"].max()) + 1)
+    frame = by_annotators(frame)
     repeats = frame["repeat"] if "repeat" in frame else pd.Series(0, index=frame.index)
     names = frame["annotator"] if "annotator" in frame else pd.Series("imported", index=frame.index)
     seconds = frame["seconds"] if "seconds" in frame else pd.Series(np.nan, index=frame.index)
-    columns = zip(frame["item"], repeats, names, frame["score"], seconds, strict=True)
+    columns = zip(frame["item"], repeats, names, frame["score"], seconds, _comments(frame), strict=True)
     return [
-        Label(Turn(int(item), int(repeat)), str(name), _number_or_none(score), _number_or_none(seconds_taken))
-        for item, repeat, name, score, seconds_taken in columns
+        Label(Turn(int(item), int(repeat)), str(name), _number_or_none(score), _number_or_none(taken), words)
+        for item, repeat, name, score, taken, words in columns
     ]
+
+
+def reviews_of(frame: pd.DataFrame) -> list[Review]:
+    """The rows of a frame that are reviews, for a store."""
+    rows = frame[is_review(frame)]
+    columns = zip(rows["item"], rows["score"], _comments(rows), strict=True)
+    return [Review(int(item), _number_or_none(score), words) for item, score, words in columns]
+
+
+def _comments(frame: pd.DataFrame) -> list[str | None]:
+    if "comment" not in frame:
+        return [None] * len(frame)
+    return [str(cell) if isinstance(cell, str) and cell else None for cell in frame["comment"]]
 
 
 def _number_or_none(number: float) -> float | None:
@@ -126,7 +141,7 @@ def _task_data(items: AnnotationItems, place: int) -> dict[str, str]:
 def _by_item(labels: pd.DataFrame | None) -> dict[int, list[dict[str, Any]]]:
     rows: dict[int, list[dict[str, Any]]] = {}
     if labels is not None:
-        for row in labels.to_dict(orient="records"):
+        for row in by_annotators(labels).to_dict(orient="records"):  # it has no place for reviews
             rows.setdefault(int(row["item"]), []).append({str(name): value for name, value in row.items()})
     return rows
 
@@ -165,7 +180,7 @@ def _original_text(cell: str) -> str:
 def _csv_frame(path: Path) -> pd.DataFrame:
     try:
         frame = pd.read_csv(path)
-        for column in {"annotator", "run"} & set(frame):
+        for column in {"annotator", "run", "comment"} & set(frame):
             # Names stay as written, even if they look like a number or a missing value: 007, NA.
             names = pd.read_csv(path, usecols=[column], dtype=str, keep_default_na=False)
             frame[column] = names[column]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.identity import digest
+from assay.notebook import Shown
 from assay.omniinput.sampling.distribution import OutputDistribution
 from assay.storage import storable
 from assay.table import tabled
@@ -20,7 +21,7 @@ Integers = NDArray[np.int64]
 
 @storable("AnnotationItems")
 @dataclass(frozen=True, eq=False)
-class AnnotationItems:
+class AnnotationItems(Shown):
     """Distinct inputs to judge; an item is identified by its row among the distribution's kept inputs.
 
     `counts` is how often each was drawn: its weight within its bin. `run` identifies the distribution, so

@@ -19,7 +19,7 @@ class AnnotatorTurns:
     """One annotator's turns in order, and the labels given so far, in the order given."""
 
     turns: list[Turn]
-    done: dict[Turn, float | None] = field(default_factory=dict)
+    done: dict[Turn, Label] = field(default_factory=dict)
     places: dict[int, int] = field(default_factory=dict)
     """How many labels the annotator had given when each item was first judged."""
 
@@ -46,11 +46,7 @@ class AnnotationQueue:
     def name_of(self, entered: str) -> str:
         """The annotator's name, checked; a name that differs from an existing one only in case is that
         one."""
-        name = " ".join(entered.split())
-        if not name or len(name) > LONGEST_NAME or not name.isprintable():
-            raise InputError(
-                f"expected a name of 1 to {LONGEST_NAME} letters, got {entered[:60]!r}; choose another"
-            )
+        name = _checked_name(entered)
         with self._lock:
             names = {annotator.casefold(): annotator for annotator in self._annotators}
         return names.get(name.casefold(), name)
@@ -83,9 +79,40 @@ class AnnotationQueue:
         with self._lock:
             return list(self._turns_of(annotator).done)
 
-    def score_of(self, annotator: str, turn: Turn) -> float | None:
+    def label_of(self, annotator: str, turn: Turn) -> Label | None:
+        """What the annotator answered in this turn."""
         with self._lock:
             return self._turns_of(annotator).done.get(turn)
+
+    def annotators(self) -> list[str]:
+        """Everybody who gave a label, by name."""
+        with self._lock:
+            return sorted((name for name, own in self._annotators.items() if own.done), key=str.casefold)
+
+    def leave(self, annotator: str) -> None:
+        """Let others have the item that this annotator was looking at."""
+        with self._lock:
+            self._leases = {item: held for item, held in self._leases.items() if held[0] != annotator}
+
+    def rename(self, annotator: str, entered: str) -> str:
+        """Give an annotator a new name, which nobody else may have; their labels go with them."""
+        name = _checked_name(entered)
+        with self._lock:
+            others = {other.casefold() for other, own in self._annotators.items() if own.done}
+            if name.casefold() in others - {annotator.casefold()}:
+                raise InputError(
+                    f"expected a name that nobody here has, got {name!r}, which somebody uses; choose another"
+                )
+            own = self._turns_of(annotator)
+            self.store.rename(annotator, name)
+            self._annotators[name] = self._annotators.pop(annotator, own)
+            for judges in self._judged.values():
+                if annotator in judges:
+                    judges.remove(annotator)
+                    judges.add(name)
+            held = self._leases.items()
+            self._leases = {item: (name if by == annotator else by, until) for item, (by, until) in held}
+        return name
 
     def progress(self, annotator: str) -> tuple[int, int]:
         """How many turns are done, and how many are left at most."""
@@ -95,13 +122,14 @@ class AnnotationQueue:
 
     def _turns_of(self, annotator: str) -> AnnotatorTurns:
         if annotator not in self._annotators:
-            order = order_of(self.items.rows.tolist(), annotator, self.store.seed, self.store.repeats)
+            known_as = self.store.ordered_as(annotator)
+            order = order_of(self.items.rows.tolist(), known_as, self.store.seed, self.store.repeats)
             self._annotators[annotator] = AnnotatorTurns(order)
         return self._annotators[annotator]
 
     def _record(self, label: Label) -> None:
         own = self._turns_of(label.annotator)
-        own.done[label.turn] = label.score
+        own.done[label.turn] = label
         own.places.setdefault(label.turn.item, len(own.done))
         self._leases.pop(label.turn.item, None)
         judges = self._judged.setdefault(label.turn.item, set())
@@ -126,9 +154,19 @@ class AnnotationQueue:
         if turn in own.done:
             return False
         if turn.repeat:
-            return own.done.get(Turn(turn.item)) is not None
+            first = own.done.get(Turn(turn.item))
+            return first is not None and first.score is not None
         return turn.item in self.shared or not self._judged.get(turn.item)
 
     def _is_leased(self, annotator: str, turn: Turn, now: float) -> bool:
         holder, until = self._leases.get(turn.item, (annotator, 0.0))
         return turn.item not in self.shared and holder != annotator and now < until
+
+
+def _checked_name(entered: str) -> str:
+    name = " ".join(entered.split())
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        raise InputError(
+            f"expected a name of 1 to {LONGEST_NAME} letters, got {entered[:60]!r}; choose another"
+        )
+    return name

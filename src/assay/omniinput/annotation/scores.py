@@ -12,6 +12,7 @@ from torch import Tensor
 
 from assay.errors import InputError
 from assay.omniinput.annotation.items import run_name
+from assay.omniinput.annotation.review import counted
 from assay.omniinput.sampling.distribution import OutputDistribution
 
 Array = NDArray[np.float64]
@@ -134,10 +135,12 @@ def scores_from_frame(frame: pd.DataFrame, bins: int) -> Scores:
 
     The columns bin and score are required. Optional ones: annotator (who), item (labels with the same item
     are about the same input; without it, each label is about a different one), weight (of the input in its
-    bin), row (of the input among the distribution's kept inputs) and run (the name of the distribution).
+    bin), row (of the input among the distribution's kept inputs), run (the name of the distribution) and
+    reviewed (the answer that counts for its item, instead of the others).
     """
     _check_columns(frame)
-    rows = frame[frame["score"].notna()]
+    rows = counted(frame)
+    rows = rows[rows["score"].notna()]
     if "repeat" in rows:
         rows = rows[rows["repeat"] == 0]
     if rows.empty:

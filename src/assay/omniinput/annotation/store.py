@@ -33,10 +33,19 @@ create table items (
 create table labels (
   place integer primary key,
   item integer not null references items, annotator text not null, repeat integer not null,
-  score real check (score between 0 and 1), seconds real, time text not null,
+  score real check (score between 0 and 1), seconds real, time text not null, comment text,
   unique (item, annotator, repeat)
 );
 """
+
+REVIEWS = """
+create table reviews (
+  item integer primary key references items, score real check (score between 0 and 1), comment text,
+  time text not null
+)
+"""
+
+LONGEST_COMMENT = 1000
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,16 @@ class Label:
     annotator: str
     score: float | None
     seconds: float | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class Review:
+    """The answer that counts for an item, instead of its labels; no score leaves the item out."""
+
+    item: int
+    score: float | None
+    comment: str | None = None
 
 
 class AnnotationStore:
@@ -72,7 +91,12 @@ class AnnotationStore:
                 f"expected {self.path} to be a store of annotations that this assay can read, got format "
                 f"{facts.get('format')!r} version {facts.get('version')!r}; choose another file or upgrade"
             )
+        with _clear_errors(self.path):
+            if writing:
+                facts["overview_token"] = _bring_up_to_date(self._connection)
+            self._has_reviews = _has_reviews(self._connection)
         self.run, self.token = facts["run"], facts["token"]
+        self.overview_token = facts.get("overview_token", "")
         self.seed, self.repeats = int(facts["seed"]), float(facts["repeats"])
         self.overlap = float(facts["overlap"])
         self._shape, self._values = tuple(json.loads(facts["shape"])), int(facts["values"])
@@ -102,6 +126,7 @@ class AnnotationStore:
             "version": str(FORMAT_VERSION),
             "run": items.run,
             "token": secrets.token_urlsafe(16),
+            "overview_token": secrets.token_urlsafe(16),
             "seed": str(seed),
             "repeats": str(repeats),
             "overlap": str(overlap),
@@ -148,41 +173,81 @@ class AnnotationStore:
     def add_labels(self, labels: list[Label]) -> None:
         """Write labels, all of them or none."""
         for label in labels:
-            if label.score is not None and not 0 <= label.score <= 1:
-                raise InputError(
-                    f"expected a score from 0 to 1, got {label.score:g}; choose one on the scale"
-                )
+            _check_answer(label)
             if label.seconds is not None and not 0 <= label.seconds < math.inf:
                 raise InputError(
                     f"expected seconds of at least 0, got {label.seconds:g}; leave them empty if unknown"
                 )
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        rows = [(*one.turn, one.annotator, one.score, one.seconds, now) for one in labels]
+        now = _now()
+        rows = [
+            (*one.turn, one.annotator, one.score, one.seconds, now, one.comment or None) for one in labels
+        ]
         with self._lock, _clear_errors(self.path), _transaction(self._connection) as connection:
             connection.executemany(
-                "insert into labels (item, repeat, annotator, score, seconds, time) "
-                "values (?, ?, ?, ?, ?, ?) on conflict do update "
-                "set score = excluded.score, seconds = excluded.seconds",
+                "insert into labels (item, repeat, annotator, score, seconds, time, comment) "
+                "values (?, ?, ?, ?, ?, ?, ?) on conflict do update "
+                "set score = excluded.score, seconds = excluded.seconds, comment = excluded.comment",
                 rows,
             )
 
+    def add_reviews(self, reviews: list[Review]) -> None:
+        """Write reviews, all of them or none; a second one for an item replaces the first."""
+        for review in reviews:
+            _check_answer(review)
+        rows = [(one.item, one.score, one.comment or None, _now()) for one in reviews]
+        with self._lock, _clear_errors(self.path), _transaction(self._connection) as connection:
+            connection.executemany("insert or replace into reviews values (?, ?, ?, ?)", rows)
+
+    def remove_review(self, item: int) -> None:
+        """The labels of an item count again."""
+        with self._lock, _clear_errors(self.path), _transaction(self._connection) as connection:
+            connection.execute("delete from reviews where item = ?", [item])
+
+    def rename(self, annotator: str, name: str) -> None:
+        """Give all labels of an annotator to a new name; the order of the items stays theirs."""
+        with self._lock, _clear_errors(self.path), _transaction(self._connection) as connection:
+            connection.execute("update labels set annotator = ? where annotator = ?", [name, annotator])
+            connection.execute(
+                "insert or replace into facts values (?, ?)", [_order_fact(name), self._ordered_as(annotator)]
+            )
+
+    def ordered_as(self, annotator: str) -> str:
+        """The name that decides the order of an annotator's items: the one they came with."""
+        with self._lock, _clear_errors(self.path):
+            return self._ordered_as(annotator)
+
+    def _ordered_as(self, annotator: str) -> str:
+        found = self._connection.execute(
+            "select value from facts where name = ?", [_order_fact(annotator)]
+        ).fetchone()
+        return str(found[0]) if found else annotator
+
     def label_list(self) -> list[Label]:
         """Every label, in the order first given."""
-        query = "select item, repeat, annotator, score, seconds from labels order by place"
+        comment = "comment" if self._has_reviews else "null"
+        query = f"select item, repeat, annotator, score, seconds, {comment} from labels order by place"
         with self._lock, _clear_errors(self.path):
             rows = self._connection.execute(query).fetchall()
         return [Label(Turn(item, repeat), *rest) for item, repeat, *rest in rows]
 
     def labels(self) -> pd.DataFrame:
-        """Every label with the bin, the weight and the run of its item, in the order given, as
-        `precision_recall` takes them."""
-        query = (
-            "select item, item as row, bin, weight, score, annotator, repeat, seconds, time "
-            "from labels join items using (item) order by place"
+        """Every label with the bin, the weight and the run of its item, in the order given, and then every
+        review (`reviewed`), as `precision_recall` takes them."""
+        given = (
+            "select item, item as row, bin, weight, score, annotator, repeat, seconds, time, {comment} "
+            "as comment, 0 as reviewed, place from labels join items using (item)"
         )
+        reviewed = (
+            "select item, item, bin, weight, score, 'review', 0, null, time, comment, 1, null "
+            "from reviews join items using (item)"
+        )
+        query = f"{given.format(comment='comment')} union all {reviewed}"
+        if not self._has_reviews:
+            query = given.format(comment="null")
         with self._lock, _clear_errors(self.path):
-            found = pd.read_sql_query(query, self._connection)
-        return found.astype({"score": np.float64, "seconds": np.float64}).assign(run=self.run)
+            found = pd.read_sql_query(f"{query} order by reviewed, place, item", self._connection)
+        kinds = {"score": np.float64, "seconds": np.float64, "comment": object, "reviewed": bool}
+        return found.drop(columns="place").astype(kinds).assign(run=self.run)
 
     def items(self) -> AnnotationItems:
         """The items to annotate."""
@@ -212,9 +277,43 @@ def is_store(path: str | os.PathLike[str]) -> bool:
         return False
 
 
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def _order_fact(annotator: str) -> str:
+    return f"ordered as: {annotator}"
+
+
+def _check_answer(answer: Label | Review) -> None:
+    if answer.score is not None and not 0 <= answer.score <= 1:
+        raise InputError(f"expected a score from 0 to 1, got {answer.score:g}; choose one on the scale")
+    if answer.comment and len(answer.comment) > LONGEST_COMMENT:
+        raise InputError(
+            f"expected a comment of at most {LONGEST_COMMENT} letters, got {len(answer.comment)}; shorten it"
+        )
+
+
+def _has_reviews(connection: sqlite3.Connection) -> bool:
+    names = connection.execute("select name from sqlite_master where type = 'table'")
+    return ("reviews",) in names.fetchall()
+
+
+def _bring_up_to_date(connection: sqlite3.Connection) -> str:
+    """Give a store of an earlier assay comments, reviews and a token for the overview, which is returned."""
+    with _transaction(connection):
+        if not _has_reviews(connection):
+            connection.execute("alter table labels add column comment text")
+            connection.execute(REVIEWS)
+        fresh = [secrets.token_urlsafe(16)]
+        connection.execute("insert or ignore into facts values ('overview_token', ?)", fresh)
+    found = connection.execute("select value from facts where name = 'overview_token'").fetchone()
+    return str(found[0])
+
+
 def _write_new(path: str, facts: dict[str, str], items: AnnotationItems, overlap: float, seed: int) -> None:
     with _clear_errors(Path(path)), contextlib.closing(_connect(Path(path))) as connection:
-        connection.executescript(SCHEMA)
+        connection.executescript(f"{SCHEMA};{REVIEWS}")
         with _transaction(connection):
             connection.executemany("insert into facts values (?, ?)", facts.items())
             _insert(connection, items, overlap, seed)
