@@ -32,8 +32,13 @@ RUNS = {
     "few_labels": ["--draws 2"],
     "counts": ["trials --trials 2 --resamples 50", "table"],
     "fleet": ["--data {data}/fashion-mnist --cache {work}/fleet --devices 8 --reshaped 1"],
+    "growth": ["stream --rows 2e5 --features 16", "part-one benchmark 2000", "part-one traces 20000"],
     "guard_promises": ["stream --streams 2 --rows 200 --clean 600"],
-    "language_models": ["rare --budget 3000 --seeds 1", "speed --model gpt2 --budget 200"],
+    "language_models": [
+        "rare --budget 3000 --seeds 1",
+        "speed --model gpt2 --budget 200",
+        "compare --budget 1500",
+    ],
     "merging": ["--files 20"],
     "monitorability": ["measure --only digits --parts truth panel", "tables"],
     "monitors": ["--only outputs odin --repeats 1"],
@@ -48,12 +53,12 @@ RUNS = {
     "scale": [
         "observe --rows 600 --workers 1 2",
         "fit --rows 2e5 --features 16 --workers 1 2 --folder {work}/scale",
-        "stream --rows 2e5 --features 16",
         "kill --engines processes --folder {work}/scale",
     ],
     "service": [
         "rates --networks small --workers 2 --seconds 1",
         "kills --minutes 0.1 --every 5 --clients 2",
+        "supervisor --messages 100",
     ],
     "subjects": ["mlp-sensorless --rows 100"],
     "volatility": ["--windows 100 1000 --updates 2000 --rows 20000"],

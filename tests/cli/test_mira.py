@@ -4,40 +4,17 @@ import json
 
 import numpy as np
 import pytest
-from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 import assay
 from assay.cli import app
-from assay.demo.networks import small_cnn, trained, wide_mlp
 from assay.errors import InputError
-
-MODULE = """
-from safetensors.torch import load_file
-from assay.demo.networks import small_cnn, wide_mlp
-
-def cnn():
-    module = small_cnn()
-    module.load_state_dict(load_file("cnn.safetensors"))
-    return module
-
-def mlp():
-    module = wide_mlp()
-    module.load_state_dict(load_file("mlp.safetensors"))
-    return module
-"""
+from digit_networks import write_networks
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("networks")
-    for name, architecture in (("cnn", small_cnn), ("mlp", wide_mlp)):
-        save_file(
-            trained(architecture, assay.data.digits()[0], epochs=4).state_dict(),
-            folder / f"{name}.safetensors",
-        )
-    (folder / "nets_for_mira.py").write_text(MODULE)
-    return folder
+    return write_networks(tmp_path_factory.mktemp("networks"), "nets_for_mira", ["cnn", "mlp"])
 
 
 @pytest.fixture

@@ -3,35 +3,17 @@
 import json
 
 import pytest
-from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 import assay
 from assay.cli import app
-from assay.demo.networks import small_cnn, trained
 from assay.errors import InputError
-
-MODULE = """
-from safetensors.torch import load_file
-from assay.demo.networks import small_cnn, wide_mlp
-
-def cnn():
-    module = small_cnn()
-    module.load_state_dict(load_file("cnn.safetensors"))
-    return module
-
-def untrained():
-    return wide_mlp()
-"""
+from digit_networks import write_networks
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("networks")
-    weights = trained(small_cnn, assay.data.digits()[0], epochs=4).state_dict()
-    save_file(weights, folder / "cnn.safetensors")
-    (folder / "nets_for_the_panel.py").write_text(MODULE)
-    return folder
+    return write_networks(tmp_path_factory.mktemp("networks"), "nets_for_the_panel", ["cnn"])
 
 
 @pytest.fixture

@@ -2,10 +2,13 @@
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import assay
 from assay import Guard, Network
-from assay.cli.serve import _build_watch, _load_guard
+from assay.cli import app
+from assay.cli.saved_guard import guard_at
+from assay.cli.serve import _build_watch, _webhooks
 from assay.errors import AssayError
 from assay.monitors import ActivationBox
 
@@ -42,7 +45,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_the_guard_brings_its_own_layers(folder):
-    guard = _load_guard(folder / "guard", "linearless:factory")
+    guard = guard_at(folder / "guard", "linearless:factory")
     assert guard.network.layers == ("0",)
     images = torch.rand(5, 1, 8, 8)
     assert len(watch_of(guard)(images)) == 5
@@ -52,18 +55,18 @@ def test_the_guard_brings_its_own_layers(folder):
 
 
 def test_the_histogram_may_be_of_another_layer(folder):
-    network = _load_guard(folder / "guard", "linearless:factory").network
+    network = guard_at(folder / "guard", "linearless:factory").network
     images = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     assay.save(network.watching(["2"]).observe(images), folder / "both")
-    watched = watch_of(_load_guard(folder / "guard", "linearless:factory"), folder / "both", "2")
+    watched = watch_of(guard_at(folder / "guard", "linearless:factory"), folder / "both", "2")
     watched(images[:7])
     assert watched.histogram.total == 7
     with pytest.raises(AssayError, match="'2'"):
-        watch_of(_load_guard(folder / "guard", "linearless:factory"), folder / "clean", "2")
+        watch_of(guard_at(folder / "guard", "linearless:factory"), folder / "clean", "2")
 
 
 def test_a_taught_estimator_brings_the_layer_that_it_reads(folder):
-    guard = _load_guard(folder / "guard", "linearless:factory")
+    guard = guard_at(folder / "guard", "linearless:factory")
     images = torch.rand(120, 1, 8, 8, generator=torch.Generator().manual_seed(2))
     labels = guard.network.observe(images).predictions
     labels[::9] = (labels[::9] + 1) % 3
@@ -78,3 +81,16 @@ def test_a_taught_estimator_brings_the_layer_that_it_reads(folder):
     assert both.estimator.fingerprint == taught.fingerprint
     with pytest.raises(AssayError, match="AccuracyEstimator"):
         _build_watch(guard, None, None, "penultimate", 0.1, 60, 0.01, 1, folder / "clean")
+
+
+def test_the_address_of_a_webhook_is_checked_first_and_never_shown():
+    given = ["serve", "nowhere.safetensors", "--alert-slack", "hooks.slack.com/secret"]
+    error = CliRunner().invoke(app, given).exception
+    assert "begins with http" in str(error)
+    assert "secret" not in str(error).replace("a secret", "")
+    hooks = _webhooks(["https://a/1", "https://b/2"], ["http://c:9093/api/v2/alerts"])
+    assert [(hook.host, type(hook.form).__name__) for hook in hooks] == [
+        ("a", "SlackForm"),
+        ("b", "SlackForm"),
+        ("c", "AlertmanagerForm"),
+    ]

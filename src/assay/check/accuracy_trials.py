@@ -15,6 +15,7 @@ from assay.benchmark import Scenario
 from assay.check.left_out import Reasons
 from assay.errors import GradientError, InputError
 from assay.network import Network
+from assay.notebook import Shown
 from assay.storage import storable
 from assay.table import tabled
 from assay.trace import concatenated
@@ -30,7 +31,7 @@ COLUMNS = (
 
 @storable("check.AccuracyTrials")
 @dataclass(frozen=True, eq=False)
-class AccuracyTrials:
+class AccuracyTrials(Shown):
     """How near the answer came without labels, scenario by scenario.
 
     The faults of the scenarios taught the answer as well, on other rows: faults that nobody thought of may be
@@ -72,6 +73,13 @@ class AccuracyTrials:
             f"{100 * error.max():.1f}), and its 95 % interval held the truth in {held} of {len(told)}. "
             "Faults of the same kinds had taught it, on other rows; others it may know less well. It is "
             "ready for assay accuracy and assay serve."
+        )
+
+    def advice(self) -> str:
+        """What to do with the estimator."""
+        return (
+            "In operation, ask assay accuracy --estimator estimator.safetensors; where it cannot tell, label "
+            "a few rows (assay accuracy --to-label 50)."
         )
 
     def plot(self) -> "Figure":

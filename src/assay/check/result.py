@@ -8,10 +8,13 @@ import pandas as pd
 from assay.accuracy import AccuracyEstimator
 from assay.benchmark import BenchmarkResult
 from assay.check.accuracy_trials import AccuracyTrials
+from assay.check.advice import advice_on_all
 from assay.check.figures import gates_figure
 from assay.check.gate import Gate
 from assay.guard import Guard
 from assay.mira import MiraResult, Monitorability
+from assay.notebook import Shown
+from assay.statistics import Measured
 from assay.storage import storable
 from assay.table import tabled
 from assay.volatility import VolatilityWatch
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 @storable("Check")
 @dataclass(frozen=True, eq=False)
-class Check:
+class Check(Shown):
     """The findings of `check_network`. `guard`, `watch` and `estimator` are ready to be saved and shipped.
 
     `monitorability` is None if it could not be measured; its gate, or `left_out`, says why. `mira` is None
@@ -67,13 +70,26 @@ class Check:
             ]
         )
 
-    def summary(self) -> str:
+    def banner(self) -> tuple[bool | None, str]:
+        """The verdict in one sentence."""
         words = {
             True: "Every gate passed.",
             False: "A gate failed: do not ship this network as it is.",
             None: "A gate is undecided: there is too little data to ship or to reject the network.",
-        }[self.passed]
-        return "\n\n".join(filter(None, [words, *(gate.words for gate in self.gates), self.missing]))
+        }
+        return self.passed, words[self.passed]
+
+    def summary(self) -> str:
+        words = [self.banner()[1], *(gate.words for gate in self.gates), self.missing]
+        return "\n\n".join(filter(None, words))
+
+    def measures(self) -> list[Measured]:
+        """What two checks are compared by: the gates."""
+        return [Measured(gate.name, gate.measured, gate.interval, gate.at_most) for gate in self.gates]
+
+    def advice(self) -> str:
+        """What to do first."""
+        return advice_on_all(self.gates)
 
     @property
     def missing(self) -> str:

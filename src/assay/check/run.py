@@ -27,7 +27,7 @@ from assay.data.apart import check_apart
 from assay.errors import GradientError, InputError
 from assay.faults import Attack, Template
 from assay.guard import Guard
-from assay.guard.default import default_monitor
+from assay.guard.default import fitted_monitor
 from assay.labels import class_numbers
 from assay.mira import MiraResult, Monitorability, monitorability
 from assay.mira.score import scores
@@ -95,8 +95,7 @@ def check_network(
         *tested, network=network, severities=severities, novelty=novelty, faults=usable, seed=seed
     )
     fitted, calibrating, unseen = (network.observe(part, True) for part in (learned, held, tested))
-    proposed = {PROPOSED: default_monitor(network, fitted, seed=seed)}
-    guards = _guards(network, proposed | chosen, fitted, calibrating, false_alarm_rate)
+    guards = _guards(network, chosen, fitted, calibrating, false_alarm_rate, seed)
     benchmark = run_benchmark(guards, scenarios, seed=seed)
     seen, reason = _monitorability(network, fitted, tested, seed)
     left_out |= {MONITORABILITY: reason} if reason and least_monitorability is None else {}
@@ -191,12 +190,12 @@ def _usual(network: Network) -> dict[str, Monitor]:
 
 
 def _guards(
-    network: Network, candidates: Mapping[str, Monitor], fitted: Trace, held: Trace, rate: float
+    network: Network, candidates: Mapping[str, Monitor], trace: Trace, held: Trace, rate: float, seed: int
 ) -> dict[str, Guard]:
-    return {
-        name: Guard(network, monitor.fit(fitted)).calibrate(held, rate)
-        for name, monitor in candidates.items()
-    }
+    """The proposed guard and those of the candidates, fitted on the Trace and calibrated on rows held out."""
+    fitted: dict[str, Monitor] = {PROPOSED: fitted_monitor(network, trace, seed=seed)}
+    fitted |= {name: monitor.fit(trace) for name, monitor in candidates.items()}
+    return {name: Guard(network, monitor).calibrate(held, rate) for name, monitor in fitted.items()}
 
 
 def _monitorability(

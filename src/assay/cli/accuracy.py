@@ -10,6 +10,7 @@ import typer
 
 from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, Report, Seed, within, without_nan
+from assay.cli.origin import origin
 from assay.cli.places import Written, write_figure
 from assay.cli.status import ALARM, FINE, UNDECIDED, leave_by_gate
 from assay.errors import InputError
@@ -300,7 +301,7 @@ def _write_report(found: "AccuracyEstimates", history: "AccuracyHistory | None",
             Section("Accuracy over time", words, figures=[history.plot()], table=history.to_frame()),
             Section("Methods on the last window", figures=found.figures(), table=found.to_frame()),
         ]
-    assay.write_report(sections, path, title="What is the accuracy now?")
+    assay.write_report(sections, path, title="What is the accuracy now?", origin=origin())
 
 
 def _print_result(found: "AccuracyEstimates", history: "AccuracyHistory | None", as_json: bool) -> None:

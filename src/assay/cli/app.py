@@ -3,8 +3,9 @@
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -25,9 +26,12 @@ from assay.cli.options import with_finite_numbers
 from assay.cli.pipe import Reader
 from assay.cli.places import with_places
 from assay.cli.precision import precision
+from assay.cli.project_file import NAME as PROJECT_FILE
+from assay.cli.project_file import project_options
 from assay.cli.report import report
 from assay.cli.reshape import reshape
 from assay.cli.sample import sample
+from assay.cli.score import score
 from assay.cli.serve import serve
 from assay.cli.status import FINE, INTERRUPTED, READER_LEFT, UNDECIDED, WRONG_USE
 from assay.cli.volatility import volatility
@@ -61,40 +65,48 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-COMMANDS = (
-    accuracy,
-    annotate,
-    benchmark,
-    check,
-    demo,
-    fleet,
-    merge,
-    mira,
-    monitorability,
-    observe,
-    precision,
-    report,
-    reshape,
-    sample,
-    serve,
-    volatility,
-)
+QUESTIONS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Start here": (demo,),
+    "Is it fit to ship?": (check, report),
+    "Will its failures be visible, and to which monitor?": (monitorability, mira, benchmark),
+    "Ship it with a guard, and watch it": (observe, score, serve, merge, volatility),
+    "What is its accuracy now, without labels?": (accuracy, reshape, fleet),
+    "What does it believe about inputs nobody collected?": (sample, annotate, precision),
+}
+"""Every command, below the question it answers."""
 
+COMMANDS = tuple(command for commands in QUESTIONS.values() for command in commands)
 
-for command in COMMANDS:
-    app.command(cls=Command)(with_finite_numbers(with_places(with_extras(command))))
+for question, commands in QUESTIONS.items():
+    for command in commands:
+        whole = with_finite_numbers(with_places(with_extras(command)))
+        app.command(cls=Command, rich_help_panel=question)(whole)
 
 
 @app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    project: Annotated[
+        Path | None, typer.Option(help="File with options, a table per command. [default: assay.toml]")
+    ] = None,
 ) -> None:
     if version:
         import assay
 
         print(f"assay {assay.__version__}")
         raise typer.Exit
+    if project is not None or PROJECT_FILE.is_file():
+        _take_defaults(context, project or PROJECT_FILE)
+
+
+def _take_defaults(context: typer.Context, path: Path) -> None:
+    """Let the project's options stand for the defaults of the command, and say so."""
+    group: Any = context.command
+    context.default_map = project_options(path, group.commands)
+    if context.invoked_subcommand in context.default_map:
+        print(f"note: options from [{context.invoked_subcommand}] in {path}", file=sys.stderr)
 
 
 USAGE_ERROR: Any = typer.BadParameter.__bases__[0]

@@ -16,9 +16,9 @@ from assay.cli.options import (
     Seed,
     within,
 )
+from assay.cli.origin import origin
 from assay.cli.places import Written
 from assay.cli.status import leave_by_gate
-from assay.errors import InputError
 
 if TYPE_CHECKING:
     from assay import BenchmarkResult, Guard, Network, Scenario
@@ -36,6 +36,13 @@ Readouts = Annotated[
     typer.Option(help="A folder for the readout of every input, as parquet."),
     Written(folder=True, kept=True),
 ]
+Monitors = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A monitor of assay.monitors, with settings if you like (KNN:k=10,limit=500); may be repeated. "
+        f"[default: {', '.join(USUAL_MONITORS)}]"
+    ),
+]
 
 
 def benchmark(
@@ -45,12 +52,7 @@ def benchmark(
     validation: Annotated[
         str | None, typer.Option(help="Data that sets the thresholds. [default: a fifth of --train]")
     ] = None,
-    monitor: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"A monitor of assay.monitors; may be repeated. [default: {', '.join(USUAL_MONITORS)}]"
-        ),
-    ] = None,
+    monitor: Monitors = None,
     fault: Faults = None,
     severity: Annotated[
         list[int] | None, typer.Option(help="1 to 5; may be repeated. [default: 1 and 5]")
@@ -126,40 +128,16 @@ def _guards(
 ) -> "dict[str, Guard]":
     """Each monitor fitted and calibrated, on data that do not overlap."""
     import assay
+    from assay.cli.monitor_reference import monitor_at
     from assay.cli.network_reference import note
 
-    monitors = {name: _monitor(name, network) for name in dict.fromkeys(names)}
+    monitors = {name: monitor_at(name, network) for name in dict.fromkeys(names)}
     fitted, calibrating = (network.observe(data, keep_inputs=True) for data in (learned, held))
     note(fitted.order_hint, train)
     return {
         name: assay.Guard(network, monitor.fit(fitted)).calibrate(calibrating, rate)
         for name, monitor in monitors.items()
     }
-
-
-def _monitor(name: str, network: "Network") -> Any:
-    """A monitor by its name, with its default settings; the network where it asks for one."""
-    import inspect
-
-    from assay import monitors
-
-    kind = getattr(monitors, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, monitors.Monitor)) or inspect.isabstract(kind):
-        raise InputError(
-            f"expected a monitor of assay.monitors, got {name!r}; choose from {monitors.__all__}"
-        )
-    needed = [
-        parameter.name
-        for parameter in inspect.signature(kind).parameters.values()
-        if parameter.default is inspect.Parameter.empty
-    ]
-    if needed not in ([], ["network"]):
-        raise InputError(
-            f"expected a monitor that needs no settings, got {name}, which needs {needed}; "
-            "use assay.run_benchmark in Python"
-        )
-    build: Any = kind
-    return build(network) if needed else build()
 
 
 def _data(train: str, validation: str | None, test: str, seed: int) -> tuple[Any, Any, Any]:
@@ -195,7 +173,7 @@ def _keep(result: "BenchmarkResult", output: Path, report: Path | None) -> None:
 
     assay.save(result, output)
     if report is not None:
-        assay.write_report([result], report, title="Which monitor to ship")
+        assay.write_report([result], report, title="Which monitor to ship", origin=origin())
 
 
 def _facts(result: "BenchmarkResult", output: Path) -> dict[str, Any]:

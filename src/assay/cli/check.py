@@ -17,6 +17,7 @@ from assay.cli.options import (
     Novelty,
     Seed,
 )
+from assay.cli.origin import origin
 from assay.cli.places import Written
 from assay.cli.status import ALARM, FINE, UNDECIDED
 
@@ -95,12 +96,13 @@ def check(
         teach=teach,
         seed=seed,
     )
-    _keep(found, network, output, junit)
+    came_from = origin(network=network, data=data, test=test or "a fifth of the data", seed=seed)
+    _keep(found, network, output, junit, came_from)
     _print(found, output, as_json)
     raise typer.Exit({True: FINE, False: ALARM, None: UNDECIDED}[found.passed])
 
 
-def _keep(found: "Check", name: str, folder: Path, junit: Path | None) -> None:
+def _keep(found: "Check", name: str, folder: Path, junit: Path | None, came_from: dict[str, object]) -> None:
     import assay
     from assay.storage import folder_whole, write_text_whole
 
@@ -110,7 +112,7 @@ def _keep(found: "Check", name: str, folder: Path, junit: Path | None) -> None:
         assay.save(found.watch, fresh / "watch.safetensors")
         if found.estimator is not None:
             assay.save(found.estimator, fresh / "estimator.safetensors")
-        assay.write_report([found], fresh / "report.html", title=f"Before it ships: {name}")
+        assay.write_report([found], fresh / "report.html", title=f"Before it ships: {name}", origin=came_from)
     if junit is not None:
         write_text_whole(junit, assay.check.junit(found))
 

@@ -8,6 +8,7 @@ import typer
 
 from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, Highest, LearnedFrom, Lowest, Networks, OtherData, Report, Seed
+from assay.cli.origin import origin
 from assay.cli.places import Written
 from assay.cli.status import leave_by_gate
 
@@ -69,7 +70,7 @@ def mira(
         assay.save(compared, output)
     if report:
         alone = len(compared.results) == 1
-        assay.write_report([*([] if alone else [compared]), *compared.results], report)
+        assay.write_report([*([] if alone else [compared]), *compared.results], report, origin=origin())
     _print(compared, as_json)
     if least_mira is not None:
         leave_by_gate("best MIRA score", compared.results[0].interval, least_mira)

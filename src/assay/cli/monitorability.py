@@ -8,6 +8,7 @@ import typer
 
 from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, LearnedFrom, Networks, OtherData, Report, Seed
+from assay.cli.origin import origin
 from assay.cli.places import Written
 from assay.cli.status import leave_by_gate
 
@@ -56,7 +57,7 @@ def monitorability(
     if output:
         assay.save(best, output)
     if report:
-        assay.write_report([found[name] for name in ranked], report)
+        assay.write_report([found[name] for name in ranked], report, origin=origin())
     _print({name: found[name] for name in ranked}, as_json)
     if least_monitorability is not None:
         leave_by_gate("best monitorability", (best.lower, best.upper), least_monitorability)

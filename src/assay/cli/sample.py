@@ -12,6 +12,7 @@ import typer
 
 from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, Report, Seed
+from assay.cli.origin import origin
 from assay.cli.places import Written
 from assay.cli.status import UNDECIDED
 from assay.errors import InputError
@@ -136,7 +137,7 @@ def sample(
         )  # fmt: skip
     assay.save(dist, output)
     if report:
-        assay.write_report([dist], report)
+        assay.write_report([dist], report, origin=origin())
     _print(dist, output, as_json)
     if not dist.converged:
         raise typer.Exit(UNDECIDED)

@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from assay.cli.places import Written
+from assay.cli.saved_guard import NetworkOfGuard, SavedGuard, guard_at
 from assay.errors import InputError, UndecidedError
 
 if TYPE_CHECKING:
-    from assay import AccuracyEstimator, Bins, Guard, Trace, Watch
+    from assay import AccuracyEstimator, Bins, Trace, Watch
     from assay.guard import AnyGuard
+    from assay.web.alerts import Webhook
 
 
-SavedGuard = Annotated[Path, typer.Argument(help="A saved Guard, or an exported one (.onnx).")]
-NetworkOfGuard = Annotated[
-    str | None,
-    typer.Argument(help="module:factory that returns the network of a saved Guard, or its .onnx file."),
-]
 CleanTrace = Annotated[
     Path | None,
     typer.Option(
@@ -79,6 +76,18 @@ DrainSeconds = Annotated[
     float,
     typer.Option(help="Seconds between SIGTERM, from when it says it is not ready, and the last request."),
 ]
+AlertSlack = Annotated[
+    list[str] | None,
+    typer.Option(
+        envvar="ASSAY_ALERT_SLACK", help="Webhook of Slack that is told when a watch raises the alarm."
+    ),
+]
+AlertManager = Annotated[
+    list[str] | None,
+    typer.Option(
+        envvar="ASSAY_ALERT_ALERTMANAGER", help="Alertmanager that is told: http://host:9093/api/v2/alerts."
+    ),
+]
 
 
 def serve(
@@ -109,6 +118,8 @@ def serve(
     threads: Threads = 1,
     batch_wait_ms: BatchWait = None,
     drain: DrainSeconds = 0.0,
+    alert_slack: AlertSlack = None,
+    alert_alertmanager: AlertManager = None,
 ) -> None:
     """Serve a guard: predictions with score and alarm, /metrics for Prometheus, counts on disk.
 
@@ -118,23 +129,34 @@ def serve(
 
     Example: `assay serve guard.safetensors my.models:trained --reference clean.safetensors --state counts`
     """
+    from assay.web.alerts import alerting
     from assay.web.limits import Limits
     from assay.web.listening import Drain, listening_socket
     from assay.web.supervisor import serve_guard
     from assay.web.worker_process import LOG_FORMAT, WorkerPlan
 
     _check_access(host, token, insecure)
+    hooks = _webhooks(alert_slack, alert_alertmanager)
     batch_seconds = None if batch_wait_ms is None else batch_wait_ms / 1000
     limits = Limits(most_bytes, most_rows, most_waiting, timeout, body_timeout, threads, batch_seconds)
     draining = Drain(drain)
-    loaded = _load_guard(guard, network)
+    loaded = guard_at(guard, network)
     watch = _build_watch(loaded, reference, bins, layer, width, window, false_alarm_rate, block, estimator)
     load = partial(_watched_guard, guard, network, watch.guard.layers)
     hosts = (host, *(allow_host or ()))
     plan = WorkerPlan.of(watch, load, name, limits, token, hosts, workers)
     logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
-    with listening_socket(host, port) as listener:
+    with listening_socket(host, port) as listener, alerting(watch, name, hooks):
         serve_guard(watch, plan, listener, workers=workers, state=state, every=every, drain=draining)
+
+
+def _webhooks(slack: list[str] | None, alertmanager: list[str] | None) -> "list[Webhook]":
+    from assay.web.alerts import AlertmanagerForm, SlackForm, Webhook
+
+    return [
+        *(Webhook(address, SlackForm()) for address in slack or []),
+        *(Webhook(address, AlertmanagerForm()) for address in alertmanager or []),
+    ]
 
 
 def _check_access(host: str, token: str | None, insecure: bool) -> None:
@@ -151,27 +173,6 @@ def _check_access(host: str, token: str | None, insecure: bool) -> None:
             f"expected a token for {host or 'all addresses'}, which other machines can reach, got none; pass "
             "--token or set ASSAY_TOKEN, or pass --insecure to answer everybody"
         )
-
-
-def _load_guard(path: Path, network: str | None) -> "AnyGuard":
-    import assay
-    from assay.cli.network_reference import network_at
-
-    if path.suffix == ".onnx":
-        if network is not None:
-            raise InputError(
-                f"expected no network beside {path}, which contains its own, got {network}; leave it out"
-            )
-        return assay.OnnxGuard(path)
-    if not path.exists():
-        raise InputError(f"expected a guard at {path}, found none; check the path")
-    if network is None:
-        raise InputError(
-            f"expected the network of {path}, which the file does not contain; pass module:factory as well"
-        )
-    # Without layers of its own: the guard knows which ones it watches.
-    loaded: Guard = assay.load(path, network=network_at(network, layers=()), kind="Guard")
-    return loaded
 
 
 def _build_watch(
@@ -219,4 +220,4 @@ def _build_watch(
 
 def _watched_guard(path: Path, network: str | None, layers: tuple[str, ...]) -> "AnyGuard":
     """The guard in another process."""
-    return _load_guard(path, network).watching(layers)
+    return guard_at(path, network).watching(layers)

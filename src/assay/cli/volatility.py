@@ -9,6 +9,7 @@ import typer
 
 from assay.cli.json_output import print_json
 from assay.cli.options import ForMachines, Report, not_negative, without_nan
+from assay.cli.origin import origin
 from assay.cli.path_options import errors_in_path_syntax, predictions_and_options
 from assay.cli.places import Written, write_figure
 from assay.cli.status import ALARM, FINE, UNDECIDED
@@ -107,7 +108,7 @@ def volatility(
     if plot:
         write_figure(watched.plot(), plot)
     if report:
-        assay.write_report([watched, *_parts(answers)], report)
+        assay.write_report([watched, *_parts(answers)], report, origin=origin())
     _print_result(watched, state, status, answers, as_json)
     raise typer.Exit(status)
 

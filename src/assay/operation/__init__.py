@@ -3,6 +3,7 @@
 from assay.operation.accuracy_history import AccuracyHistory
 from assay.operation.accuracy_windows import AccuracyWindows
 from assay.operation.drift import DriftState, DriftWatch
+from assay.operation.opentelemetry import watch_with_opentelemetry
 from assay.operation.watch import Watch, WatchState
 from assay.operation.watch_record import WatchRecord
 
@@ -14,4 +15,5 @@ __all__ = [
     "Watch",
     "WatchRecord",
     "WatchState",
+    "watch_with_opentelemetry",
 ]

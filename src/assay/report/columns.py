@@ -34,6 +34,10 @@ MEANINGS = {
     "guard": "network and monitor together, named after the monitor",
     "inputs": "how many inputs it was measured on",
     "items": "inputs that were judged",
+    "measure": "what was measured in both runs",
+    "old": "its value in the old run",
+    "new": "its value in the new run",
+    "difference": "new minus old",
     "kilobytes": "memory the fitted monitor keeps (kB)",
     "layer": "the layer whose features are watched",
     "log_count": "natural logarithm of the number of possible inputs",
@@ -103,11 +107,16 @@ ORACLES = {
 }
 
 BESIDE = {
+    ("value", "assumption"): "the estimate: share of right answers (0 to 1)",
+    ("value", "reason"): "the answer without labels: share of right answers (0 to 1)",
     ("lower", "log_density"): "lower edge of the bin (output of the model)",
     ("upper", "log_density"): "upper edge of the bin (output of the model)",
     ("score", "best_monitor"): "how well the best monitor tells known inputs from inputs that make no sense "
     "(mean AUROC; 0.5 is guessing)",
     ("verdict", "reason"): "has accuracy fallen below that of the reference? Or can nobody tell?",
+    ("verdict", "difference"): "better or worse beyond chance, or cannot tell",
+    ("lower", "difference"): "lower end of the interval of the difference",
+    ("upper", "difference"): "upper end of the interval of the difference",
     ("lower", "gate"): "lower end of the 95 % interval; a dash where none was needed",
     ("upper", "gate"): "upper end of the 95 % interval",
 }

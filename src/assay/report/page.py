@@ -1,26 +1,24 @@
 """The page: everything embedded, nothing downloaded, readable on a phone and on paper."""
 
-import base64
 import datetime
-import io
 import os
-from collections.abc import Iterable
+import platform
+from collections.abc import Iterable, Mapping
+from importlib import metadata
 from importlib.resources import files
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from numbers import Real
+from typing import Any
 
 import jinja2
-import numpy as np
 import pandas as pd
 
 import assay
 from assay.errors import InputError
+from assay.figure_image import caption, figure_address
+from assay.report.cells import cell_text, share_columns
 from assay.report.columns import meanings
 from assay.report.section import Section
 from assay.storage import write_text_whole
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LONGEST_TABLE = 200
 """Rows shown; `to_frame` returns the whole table."""
@@ -32,10 +30,13 @@ def write_report(
     *,
     title: str = "How far can this network be trusted?",
     introduction: str = "",
+    origin: Mapping[str, object] | None = None,
 ) -> None:
     """Write results (or Sections) to one HTML file at `path`, whole or not at all.
 
-    A result made of others (`parts()`) is followed by them.
+    A result made of others (`parts()`) is followed by them. A verdict among them stands on top, before
+    anything else. `origin` says where it all came from (command, data, seed): it is folded at the top, with
+    the versions.
     """
     sections = [Section.of(part) for result in results for part in _with_parts(result)]
     if not sections:
@@ -44,10 +45,27 @@ def write_report(
         title=title,
         introduction=introduction,
         sections=sections,
+        banner=next((section.banner for section in sections if section.banner), None),
+        origin={**(origin or {}), **versions()},
         version=assay.__version__,
         date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
     write_text_whole(path, page)
+
+
+def versions() -> dict[str, str]:
+    """Of assay, and of what computes for it."""
+    names = ("assay", "torch", "numpy", "scipy", "scikit-learn")
+    found = [f"{name} {metadata.version(name)}" for name in names if _is_installed(name)]
+    return {"versions": ", ".join([*found, f"Python {platform.python_version()}"])}
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _with_parts(result: Any) -> list[Any]:
@@ -64,9 +82,10 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "figure_address": _figure_address,
-        "caption": _caption,
-        "cell": _cell,
+        "figure_address": figure_address,
+        "caption": caption,
+        "cell": cell_text,
+        "shares": share_columns,
         "rows": _rows,
         "number": _number,
         "numeric": _numeric,
@@ -77,35 +96,8 @@ def _template() -> jinja2.Template:
     return environment.get_template("page.html")
 
 
-def _figure_address(figure: "Figure") -> str:
-    """The figure as an SVG data address; as a separate image, its ids cannot clash with another's."""
-    import matplotlib
-
-    buffer = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "assay", "svg.fonttype": "path"}):
-        figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-def _caption(figure: "Figure") -> str:
-    """The titles in the figure, for people who cannot see it."""
-    titles = [figure.get_suptitle(), *(axes.get_title() for axes in figure.axes)]
-    return "; ".join(text for text in titles if text) or "figure"
-
-
 def _rows(table: pd.DataFrame) -> list[tuple[Any, ...]]:
     return list(table.head(LONGEST_TABLE).itertuples(index=False, name=None))
-
-
-def _cell(value: Any) -> str:
-    """Numbers to four significant digits, whole numbers in full, missing values as a dash."""
-    if value is None or value != value:
-        return "–"
-    if isinstance(value, bool | np.bool):
-        return "yes" if value else "no"
-    if isinstance(value, Integral):
-        return f"{value:,}"
-    return f"{value:.4g}" if isinstance(value, Real) else str(value)
 
 
 def _number(value: Any) -> bool:

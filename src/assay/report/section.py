@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import pandas as pd
 
 from assay.errors import InputError
+from assay.report.gate_card import GateCard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +18,8 @@ class Result(Protocol):
     """The interface of every result of assay: a title, a summary in words, a table and a figure.
 
     A result with several figures also has `figures() -> list[Figure]`, one made of other results
-    `parts() -> list[Result]`.
+    `parts() -> list[Result]`, one that says what to do `advice() -> str`, one that is a verdict
+    `banner() -> (True, False or None, one sentence)`, and one that has conditions `gates`.
     """
 
     title: str
@@ -30,8 +32,25 @@ class Result(Protocol):
 
 
 @dataclass(frozen=True)
+class Banner:
+    """A verdict that is seen at once: `state` is "good", "bad" or "open"."""
+
+    state: str
+    sentence: str
+
+    @classmethod
+    def of(cls, passed: bool | None, sentence: str) -> "Banner":
+        return cls({True: "good", False: "bad", None: "open"}[passed], sentence)
+
+    @property
+    def icon(self) -> str:
+        return {"good": "✓", "bad": "✗", "open": "?"}[self.state]
+
+
+@dataclass(frozen=True)
 class Section:
-    """A heading, the question it answers, words, advice, figures and a table."""
+    """A heading, the question it answers, words, advice, figures and a table; for a verdict its banner, and
+    its gates as cards."""
 
     title: str
     words: str = ""
@@ -40,6 +59,8 @@ class Section:
     table: pd.DataFrame | None = None
     parts: Sequence["Section"] = field(default=())
     advice: str = ""
+    banner: Banner | None = None
+    gates: Sequence[GateCard] = ()
 
     @classmethod
     def of(cls, result: Any, title: str | None = None, question: str = "", advice: str = "") -> "Section":
@@ -51,6 +72,14 @@ class Section:
                 f"expected a result with title, summary, to_frame and plot, got {type(result).__name__}; "
                 "pass what assay's functions return, or a Section"
             )
-        figures = result.figures() if hasattr(result, "figures") else [result.plot()]
+        gates = tuple(GateCard(gate) for gate in getattr(result, "gates", ()))
+        said = advice or (result.advice() if hasattr(result, "advice") else "")
+        banner = Banner.of(*result.banner()) if hasattr(result, "banner") else None
+        figures: list[Figure] = []
+        if gates:  # the banner and the cards have its words and its figure
+            words = getattr(result, "missing", "")
+        else:
+            words = result.summary()
+            figures = result.figures() if hasattr(result, "figures") else [result.plot()]
         table = result.to_frame()
-        return cls(title or result.title, result.summary(), question, figures, table, advice=advice)
+        return cls(title or result.title, words, question, figures, table, (), said, banner, gates)

@@ -17,3 +17,21 @@ for (const button of document.querySelectorAll("th button")) {
     table.tBodies[0].append(...rows);
   });
 }
+
+// Long tables can be filtered: rows that contain every word stay.
+for (const table of document.querySelectorAll(".wide > table")) {
+  const rows = [...table.tBodies[0].rows];
+  if (rows.length <= 10) continue;
+  const label = document.createElement("label"), input = document.createElement("input");
+  label.className = "filter";
+  input.type = "search";
+  label.append("Show rows with", input);
+  table.parentElement.before(label);
+  input.addEventListener("input", () => {
+    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    for (const row of rows) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every(word => text.includes(word));
+    }
+  });
+}
