@@ -41,7 +41,7 @@ def test_any_lookahead_gives_the_exact_density():
     sums = torch.randn(run.lookahead.sums.shape, generator=torch.Generator().manual_seed(1)).double()
     changed = dataclasses.replace(run.lookahead, sums=3 * sums, weights=torch.ones_like(sums))
     run.lookahead, run._log_psi = changed, None
-    run.lookahead.watch = lambda tokens, following: None
+    run.lookahead.watch = lambda tokens, following, own: None
     while not run.finished:
         run.advance()
     found, truth = run.estimate().log_density, exact()
@@ -93,7 +93,7 @@ def test_of_many_tokens_the_most_drawn_have_entries_of_their_own():
         tokens = torch.randint(50_000, (30, 24), generator=generator)
         tokens[::3] = 7
         following = (tokens == 7).double()[:, :, None].expand(-1, -1, 3)
-        table.watch(tokens, following)
+        table.watch(tokens, following, torch.arange(30) // 10)
     learned = table.log_values()
     assert learned.shape == (3, 24, 4097)
     assert table.entry[7] == 0

@@ -100,7 +100,7 @@ def test_nothing_of_the_size_of_the_vocabulary_is_in_double_precision():
         weighed = tokens.weighed(betas, own, Tilt(torch.zeros(len(betas), 6000)))
         token = weighed.drawn(generator())
         weighed.ahead(token), tokens.of(token)
-        draw = Draw(token[:, None], np.full(45, 30.0), np.zeros(45), tokens, None)
+        draw = Draw(token[:, None], np.full(45, 30.0), np.zeros(45), tokens, None, own)
         LastToken(draw, np.arange(30.0, 60.0)).counts()
     assert Watched.most <= 45 * 256  # one cell of the vocabulary per row
 
@@ -119,7 +119,10 @@ def test_last_tokens_are_counted_as_by_a_histogram(edges):
     before = np.linspace(25.0, 35.0, 30) + 1e-3
     ended = torch.arange(30) % 10 == 4
     tokens = NextTokens.after(logits, ended=ended, end=2)
-    last = LastToken(Draw(torch.zeros(30, 3, dtype=torch.int64), before, np.zeros(30), tokens, None), edges)
+    last = LastToken(
+        Draw(torch.zeros(30, 3, dtype=torch.int64), before, np.zeros(30), tokens, None, torch.zeros(30)),
+        edges,
+    )
     outputs = before[:, None] - torch.log_softmax(logits.double(), 1).numpy()
     exact = np.stack([np.histogram(row, edges)[0] for row in outputs])
     exact[ended] = np.stack([np.histogram([one], edges)[0] for one in before[ended]])

@@ -54,19 +54,21 @@ class Lookahead:
         entry = torch.arange(values) if small else torch.full((values,), most)
         return cls(nothing, nothing.clone(), entry, torch.zeros(values, dtype=torch.float64))
 
-    def watch(self, tokens: Tensor, following: Tensor) -> None:
-        """Drawn tokens (rows, T), as many rows per beta, and ln S of what follows each (rows, T, K).
+    def watch(self, tokens: Tensor, following: Tensor, own: Tensor) -> None:
+        """Tokens (rows, T) drawn at the beta with number `own`, and ln S of what follows each (rows, T, K).
 
-        Constant factors of psi cancel, so only differences between tokens are kept. Later batches count
-        more: their ln S already include what was learned before, and look farther ahead.
+        Constant factors of psi cancel, so only differences between tokens are kept: each batch is moved by
+        as much as it differs, on average, from what was learned of the same tokens. (Its own mean would not
+        do, which depends on which tokens it has.) Later batches count more: their ln S already include what
+        was learned before, and look farther ahead.
         """
         betas, positions, entries = self.sums.shape
         self._admit(tokens)
-        self.batches += 1
-        drawn_at = torch.arange(len(tokens)) // (len(tokens) // betas)
-        near = self.batches * NEARNESS ** (torch.arange(betas)[:, None] - drawn_at).abs().double()
-        centred = following - torch.einsum("kr,rtk->tk", near, following) / near.sum(dim=1)
         place = (torch.arange(positions) * entries + self.entry[tokens]).flatten()
+        learned = self.log_values().view(betas, -1)[:, place].view(betas, *tokens.shape).permute(1, 2, 0)
+        self.batches += 1
+        near = self.batches * NEARNESS ** (torch.arange(betas)[:, None] - own).abs().double()
+        centred = following - torch.einsum("kr,rtk->tk", near, following - learned) / near.sum(dim=1)
         weight = near[:, :, None].expand(-1, -1, positions).flatten(1)
         self.weights.view(betas, -1).index_add_(1, place, weight)
         self.sums.view(betas, -1).index_add_(1, place, weight * centred.permute(2, 0, 1).flatten(1))

@@ -218,6 +218,29 @@ class Weighed:
         found = _first_above(inside.double().cumsum(dim=1), target - below)
         return self.tokens.unless_ended((cell * size + found).cpu(), self.tokens.end)
 
+    def shares(self) -> NDArray[np.float64]:
+        """The probability of every cell of tokens after each row, (rows, cells)."""
+        found: NDArray[np.float64] = self.cells.cpu()[self.pair].double().numpy()
+        if self.tokens.ended is not None:
+            ended = self.tokens.ended.numpy()
+            found[ended] = np.arange(found.shape[1]) == self.tokens.end // cell_size(self.tokens.values)
+        return found
+
+    def inside(self, rows: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The probability of every token of one cell after each of some rows, (rows given, tokens)."""
+        row, size = torch.from_numpy(rows), cell_size(self.tokens.values)
+        found: NDArray[np.float64] = (
+            self.picked(row)
+            ._inside(torch.from_numpy(cells).to(self.cells.device), size)
+            .cpu()
+            .double()
+            .numpy()
+        )
+        if self.tokens.ended is not None:
+            ended = self.tokens.ended[row].numpy()
+            found[ended] = cells[ended, None] * size + np.arange(size) == self.tokens.end
+        return found
+
     def ahead(self, tokens: Tensor) -> Tensor:
         """ln psi of drawn tokens at every beta, (rows, K)."""
         if self.tilt is None:

@@ -8,10 +8,10 @@ are independent, and sums of w count inputs absolutely. The last token is summed
 uses tempering alone; on its kind of problem this needs far fewer evaluations.
 
 If psi is not accurate enough, the normalisers S of different sequences differ by many nats and few sequences
-carry all the weight. Then the sequences of each beta are resampled along the way by their weight so far
-(sequential Monte Carlo, Del Moral et al. 2006), which stays unbiased. Their q is no longer known, so each
-beta counts where its own outputs lie: by c_j(z), proportional to exp(-beta_j z) / Z_j and adding up to one,
-with Z_j from earlier batches.
+carry all the weight. Then the sequences of each beta go on with those of their continuations that a selection
+keeps (see selection; sequential Monte Carlo, Del Moral et al. 2006), which stays unbiased. Their q is no
+longer known, so each beta counts where its own outputs lie, and those whose bins are least certain get more
+of the sequences (see beta_shares).
 """
 
 from dataclasses import dataclass, field
@@ -36,20 +36,21 @@ from assay.omniinput.sampling.lookahead import Lookahead
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.problem import Evaluated
 from assay.omniinput.sampling.representatives import Representatives
+from assay.omniinput.sampling.samplers.beta_shares import log_trust, needed_shares
 from assay.omniinput.sampling.samplers.last_token import LastToken
-from assay.omniinput.sampling.samplers.particles import Draw, effective_particles, resampled
+from assay.omniinput.sampling.samplers.particles import Draw, drawn_particles, effective_particles
 from assay.omniinput.sampling.samplers.proposal_betas import PILOT_BETAS, proposal_betas
+from assay.omniinput.sampling.samplers.selection import selected
 from assay.omniinput.sampling.time_blocks import TimeBlocks
 from assay.omniinput.sampling.vocabulary import NextTokens, Tilt
 
 Array = NDArray[np.float64]
 
 PILOT_SHARE = 0.1  # of the budget: half to choose the betas, half to learn the lookahead for them
-BATCH, RESAMPLED_BATCH = 256, 1024
+BATCH, SELECTED_BATCH = 256, 1024
 BATCHES = 40  # at least, in a whole run, so that its errors can be told and it ends on time
-LEAST_PARTICLES = 0.5  # effective share of the sequences of one beta, under which they are resampled
-LEAST_GROUP = 16  # sequences per beta and batch; fewer are not resampled
-MOST_RESAMPLINGS = 1.0  # per sequence and beta in the pilot; above it resampling stays on
+LEAST_GROUP = 16  # sequences per beta and batch; fewer are not selected from
+ENOUGH_PARTICLES = 0.25  # effective share of sequences in the pilot; below it selection stays on
 
 
 @dataclass
@@ -74,8 +75,9 @@ class Importance:
     draws: int = 0
     piloting: bool = True
     lookahead: Lookahead | None = None
-    resampling: bool = False
-    resampled: Array = field(default_factory=lambda: np.zeros(2))  # pilot batches, and times resampled
+    selecting: bool = False
+    pilot_particles: list[float] = field(default_factory=list)  # effective shares, a pilot batch each
+    shares: Array | None = None  # of the sequences of a batch, per beta; None: equal ones
     log_totals: Array | None = None  # ln of Z, added up over batches, per beta
     latest: Evaluated | None = None  # of the last batch, by which a checkpoint recognises its model
     _log_psi: torch.Tensor | None = None
@@ -88,15 +90,18 @@ class Importance:
     @property
     def rows(self) -> int:
         """Per batch."""
-        return self._rows(self.resampling)
+        return int(self._sizes().sum())
 
-    def _rows(self, resampling: bool) -> int:
-        """The same number at every beta, so that the shares a_j are exact."""
-        total = min(RESAMPLED_BATCH if resampling else BATCH, self.problem.lm.most_rows)
+    def _sizes(self) -> NDArray[np.int64]:
+        """Sequences of each beta in a batch: equally many, so that the shares a_j are exact, or by need."""
+        count = len(self.proposals)
+        shares = np.full(count, 1 / count) if self.shares is None else self.shares
+        return np.maximum((shares * self._most_rows(self.selecting) + 1e-9).astype(np.int64), 1)
+
+    def _most_rows(self, selecting: bool) -> int:
+        most = min(SELECTED_BATCH if selecting else BATCH, self.problem.lm.most_rows)
         affordable = self.budget.affordable(self.problem.evaluations)
-        total = min(total, max(1, int(affordable * self.share) // BATCHES))
-        each = max(1, total // len(self.proposals))
-        return each * len(self.proposals)
+        return min(most, max(1, int(affordable * self.share) // BATCHES))
 
     @property
     def finished(self) -> bool:
@@ -110,7 +115,8 @@ class Importance:
         self.latest = draw.examples()
         # A batch is unbiased whatever was learned before it, so learning need not stop.
         if draw.following is not None:
-            self.lookahead.watch(draw.prefixes, draw.following)
+            alive = torch.from_numpy(np.isfinite(draw.log_weights))
+            self.lookahead.watch(draw.prefixes[alive], draw.following[alive], draw.own[alive])
             self._log_psi = None
         if self.piloting:
             self._pilot(draw)
@@ -126,21 +132,21 @@ class Importance:
             if spent >= 0.5:
                 self._choose_proposals()
         self.piloting = spent < 1.0
-        if not self.piloting and self.resampling:
-            batches, times = self.resampled
-            self.resampling = bool(times > MOST_RESAMPLINGS * batches)
+        if not self.piloting and self.selecting:
+            self.selecting = bool(np.mean(self.pilot_particles) < ENOUGH_PARTICLES)
 
     def _draw(self) -> Draw:
         """Prefixes at the row's beta, with their mixture weight over all betas (in units of the space)."""
-        lm, rows, count = self.problem.lm, self.rows, len(self.proposals)
-        betas, clock = torch.from_numpy(self.proposals), self.problem.clock
-        own = torch.arange(count).repeat_interleave(rows // count)
+        lm, sizes, count = self.problem.lm, self._sizes(), len(self.proposals)
+        rows, betas, clock = int(sizes.sum()), torch.from_numpy(self.proposals), self.problem.clock
+        own = torch.arange(count).repeat_interleave(torch.from_numpy(sizes))
         # The lookahead learns from normalisers at every beta, which cost as much as a small model.
-        thorough = self.piloting or not self.resampling
+        thorough = self.piloting or not self.selecting
         tokens = torch.empty(rows, lm.length - 1, dtype=torch.int64)
         log_likelihood = torch.zeros(rows, dtype=torch.float64)
         log_q = torch.zeros(rows, count, dtype=torch.float64)
-        log_weight = torch.zeros(rows, dtype=torch.float64)  # of the sequence so far, at its own beta
+        drawn_weight = torch.zeros(rows, dtype=torch.float64)  # at its own beta, as if it had been drawn
+        log_weight = self._first_weights(sizes) if self.selecting else drawn_weight
         normalisers = torch.empty(rows, lm.length, count if thorough else 0, dtype=torch.float64)
         self.problem.evaluations += rows
         following, cache = lm.begin(rows, clock)
@@ -149,34 +155,46 @@ class Importance:
             if thorough:
                 normalisers[:, place] = following.log_normalisers(betas, tilt)
             weighed = following.weighed(betas, own, tilt)
-            log_weight += weighed.log_normalisers
-            if self.resampling and place and (origin := self._resample(log_weight)) is not None:
-                tokens, log_likelihood, weighed = (
+            if self.selecting:
+                found = selected(weighed, log_weight + weighed.log_normalisers, own.numpy(), self.generator)
+                origin, token, log_weight = found.origin, found.tokens, found.log_weight
+                tokens, log_likelihood, normalisers = (
                     tokens[origin],
                     log_likelihood[origin],
-                    weighed.picked(origin),
+                    normalisers[origin],
                 )
-                normalisers = normalisers[origin]
+                weighed, drawn_weight = weighed.picked(origin), drawn_weight[origin]
                 cache = lm.picked(cache, origin, tokens[:, :place], clock)
-            token = weighed.drawn(self.generator)
-            chosen = weighed.tokens.of(token)
-            if not self.resampling:
-                log_q += chosen[:, None] * betas + weighed.ahead(token) - normalisers[:, place]
-            log_weight -= weighed.ahead_alone(token)
-            log_likelihood += chosen
+                log_weight -= weighed.ahead_alone(token)
+            else:
+                token = weighed.drawn(self.generator)
+                log_q += weighed.tokens.of(token)[:, None] * betas
+                log_q += weighed.ahead(token) - normalisers[:, place]
+            if self.piloting:
+                drawn_weight += weighed.log_normalisers - weighed.ahead_alone(token)
+            log_likelihood += weighed.tokens.of(token)
             tokens[:, place] = token
             del weighed
             following, cache = lm.feed(token[:, None], cache, clock)
         if thorough:
             normalisers[:, -1] = following.log_normalisers(betas)
-        if self.resampling:
-            log_weights = self._resampled_weights(log_likelihood.numpy(), log_weight.numpy())
+        if self.selecting:
+            if self.piloting:
+                self.pilot_particles.append(
+                    drawn_particles(drawn_weight.numpy(), log_weight.numpy(), own.numpy())
+                )
+            log_weights = self._selected_weights(log_likelihood.numpy(), log_weight.numpy(), own.numpy())
         else:
             log_weights = np.log(count) - torch.logsumexp(log_q, dim=1).numpy()
         log_weights = log_weights - lm.space.log_size
-        return Draw(
-            tokens, -log_likelihood.numpy(), log_weights, following, normalisers[:, 1:] if thorough else None
-        )
+        learned = normalisers[:, 1:] if thorough else None
+        return Draw(tokens, -log_likelihood.numpy(), log_weights, following, learned, own)
+
+    def _first_weights(self, sizes: NDArray[np.int64]) -> torch.Tensor:
+        """Before the first token the sequences of a beta are one, which stands for as many as there are."""
+        weights = np.full(int(sizes.sum()), -np.inf)
+        weights[np.cumsum(sizes) - sizes] = np.log(sizes)
+        return torch.from_numpy(weights)
 
     def _tilt(self, place: int, following: NextTokens) -> Tilt | None:
         """psi of every token at a position, written out for as long as the position takes."""
@@ -187,33 +205,19 @@ class Importance:
             self._log_psi = self.lookahead.log_values().float()
         return Tilt(self._log_psi[:, place][:, self.lookahead.entry].to(following.logits.device))
 
-    def _resample(self, log_weight: torch.Tensor) -> torch.Tensor | None:
-        """The row that each row continues from; weights of resampled betas become equal in `log_weight`."""
-        groups = log_weight.numpy().reshape(len(self.proposals), -1)
-        found = resampled(groups, LEAST_PARTICLES, self.generator)
-        if found is None:
-            return None
-        origin, share = found
-        if self.piloting:
-            self.resampled[1] += share
-        return torch.from_numpy(origin.ravel())
-
-    def _resampled_weights(self, log_likelihood: Array, log_weight: Array) -> Array:
-        """ln weights of resampled sequences: each beta counts where its own outputs lie.
+    def _selected_weights(self, log_likelihood: Array, log_weight: Array, own: NDArray[np.int64]) -> Array:
+        """ln weights of selected sequences: each beta counts where its own outputs lie.
 
         The mean of exp(log_weight) f(x) over the sequences of a beta estimates the sum of exp(-beta z) f(x)
         without bias; f is c_j(z) exp(beta z), and c adds up to one over the betas.
         """
-        count = len(self.proposals)
-        totals = logsumexp(log_weight.reshape(count, -1), axis=1) - np.log(len(log_weight) // count)
+        sizes = np.bincount(own)
+        totals = np.logaddexp.reduceat(log_weight, np.cumsum(sizes) - sizes) - np.log(sizes)
         known = totals if self.log_totals is None else self.log_totals
+        trust = log_trust(log_likelihood, self.proposals, known, sizes)[np.arange(len(own)), own]
         self.log_totals = totals if self.log_totals is None else np.logaddexp(known, totals)
-        if self.piloting:
-            self.resampled[0] += 1
-        own = np.repeat(np.arange(count), len(log_weight) // count)
-        exponents = log_likelihood[:, None] * self.proposals - known
-        trust = exponents[np.arange(len(log_weight)), own] - logsumexp(exponents, axis=1)
-        return np.asarray(np.log(count) + log_weight + trust - self.proposals[own] * log_likelihood)
+        each = np.log(len(own) / sizes)[own]
+        return np.asarray(each + log_weight + trust - self.proposals[own] * log_likelihood)
 
     def _choose_proposals(self) -> None:
         """Choose the bins, if none were given, and the betas that cover them."""
@@ -226,7 +230,7 @@ class Importance:
         self.proposals = proposal_betas(betas, means, deviations, centres[0], centres[-1])
         assert self.lookahead is not None
         self.lookahead = self.lookahead.moved(betas, self.proposals)
-        self.resampling = self._rows(True) >= LEAST_GROUP * len(self.proposals)
+        self.selecting = self._most_rows(True) >= LEAST_GROUP * len(self.proposals)
         self.representatives = Representatives.empty(
             len(self.edges) - 1, self.plan.keep, self.problem.lm.length
         )
@@ -250,8 +254,8 @@ class Importance:
         with np.errstate(divide="ignore"):
             contributions = draw.log_weights[:, None] + np.log(counts)
         together = logsumexp(contributions, axis=0)
-        # Resampled sequences are not independent of each other; batches are.
-        squares = 2 * together if self.resampling else logsumexp(2 * contributions, axis=0)
+        # Selected sequences are not independent of each other; batches are.
+        squares = 2 * together if self.selecting else logsumexp(2 * contributions, axis=0)
         self.blocks.add(
             {
                 "bins": together,
@@ -263,7 +267,18 @@ class Importance:
             }
         )
         self.draws += len(counts)
+        if self.selecting:
+            self._share_out()
         self._offer(draw, last, counts)
+
+    def _share_out(self) -> None:
+        """Betas whose bins are least certain get more of the next batch."""
+        assert self.edges is not None
+        assert self.log_totals is not None
+        logs = self.blocks.whole()["bins"]
+        if len(logs) >= LEAST_BLOCKS:
+            centres = (self.edges[1:] + self.edges[:-1]) / 2
+            self.shares = needed_shares(logs, centres, self.proposals, self.log_totals, self._sizes())
 
     def _offer(self, draw: Draw, last: LastToken, counts: Array) -> None:
         assert self.representatives is not None
@@ -306,7 +321,7 @@ class Importance:
 
     def effective(self) -> Array:
         """Effective sample size of every bin."""
-        return effective_particles(self.blocks.whole(), self.resampling)
+        return effective_particles(self.blocks.whole(), self.selecting)
 
     def mean_at_one(self) -> float:
         """The mean output of the model's own samples, from the pilot."""
@@ -353,7 +368,7 @@ class Importance:
     def snapshot(self) -> dict[str, Any]:
         """Everything the next batch depends on."""
         names = ("proposals", "edges", "pilot_sums", "blocks", "representatives", "draws", "piloting")
-        more = ("share", "lookahead", "resampling", "resampled", "log_totals", "latest")
+        more = ("share", "lookahead", "selecting", "pilot_particles", "shares", "log_totals", "latest")
         return {name: getattr(self, name) for name in (*names, *more)} | {
             "generator": self.generator.get_state(),
             "evaluations": self.problem.evaluations,

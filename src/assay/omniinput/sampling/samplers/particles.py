@@ -1,4 +1,4 @@
-"""Weighted sequences: a batch, its effective size, and resampling along the way (Del Moral et al. 2006)."""
+"""Weighted sequences: a batch, and its effective size."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ class Draw:
     log_weights: Array  # of the prefix, divided by the number of inputs
     last: NextTokens  # what may come last
     following: torch.Tensor | None  # (rows, length - 1, betas) ln S of what follows each token of the prefix
+    own: torch.Tensor  # (rows,) the number of the beta it was drawn at
 
     @property
     def completions(self) -> Array:
@@ -41,43 +42,27 @@ class Draw:
         return torch.cat([self.prefixes[rows], token[:, None]], dim=1), outputs
 
 
-def resampled(
-    log_weights: Array, least: float, generator: torch.Generator
-) -> tuple[NDArray[np.int64], float] | None:
-    """The row that each row continues from, and the share of groups resampled; None if none was.
+def drawn_particles(drawn: Array, selected: Array, own: NDArray[np.int64]) -> float:
+    """The effective share of sequences if they had been drawn instead of selected, as a mean over betas.
 
-    `log_weights` are (groups, rows). A group whose effective share of rows is under `least` is resampled
-    systematically, and its log weights are set to their common mean, in place.
+    With weights w under the proposal it is E[w]^2 / E[w^2]; selected sequences are weighted draws of the
+    target, under which the same is 1 / (E[w] E[1 / w]).
     """
-    size = log_weights.shape[1]
-    top = log_weights.max(axis=1, keepdims=True)
-    shares = np.exp(log_weights - top)
-    total = shares.sum(axis=1, keepdims=True)
-    shares /= total
-    poor = 1 / (shares**2).sum(axis=1) < least * size
-    if not poor.any():
-        return None
-    origin = np.arange(log_weights.size).reshape(log_weights.shape)
-    offset = torch.rand(len(log_weights), dtype=torch.float64, generator=generator).numpy()[poor]
-    # All groups in one search: the cumulated shares of the n-th lie between n and n + 1.
-    number = np.arange(len(offset))[:, None]
-    places = number + (np.arange(size) + offset[:, None]) / size
-    found = np.searchsorted((number + shares[poor].cumsum(axis=1)).ravel(), places.ravel())
-    found = (found.reshape(places.shape) - number * size).clip(0, size - 1)
-    origin[poor] = origin[poor, :1] + found
-    log_weights[poor] = (top + np.log(total / size))[poor]
-    return origin, float(poor.mean())
+    start = np.flatnonzero(np.diff(own, prepend=-1))
+    total = np.logaddexp.reduceat(selected, start)
+    both = [np.logaddexp.reduceat(selected + sign * drawn, start) - total for sign in (1, -1)]
+    return float(np.exp(-both[0] - both[1]).mean())
 
 
-def effective_particles(blocks: Mapping[str, Array], resampling: bool) -> Array:
+def effective_particles(blocks: Mapping[str, Array], selected: bool) -> Array:
     """Effective sample size of every bin, (sum w)^2 / sum w^2 over independent prefixes.
 
-    For resampled sequences, the number of independent ones that would vary as much as batches do.
+    For selected sequences, the number of independent ones that would vary as much as batches do.
     """
     with np.errstate(invalid="ignore"):
         logs = 2 * logsumexp(blocks["bins"], axis=0) - logsumexp(blocks["squares"], axis=0)
     found = np.where(np.isnan(logs), 0.0, np.exp(logs))
-    if not resampling:
+    if not selected:
         return np.asarray(found)
     batches = np.exp(logsumexp(blocks["batches"]))
     excess = 1 / np.maximum(found, 1e-300) - 1 / batches

@@ -1,4 +1,4 @@
-"""Sequences resampled on the way still count all inputs, and carry their caches with them."""
+"""Sequences selected on the way still count all inputs, and carry their caches with them."""
 
 import numpy as np
 import pytest
@@ -11,6 +11,8 @@ from assay.omniinput.sampling.lookahead import Lookahead
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.samplers import importance
 from assay.omniinput.sampling.samplers.importance import Importance
+from assay.omniinput.sampling.samplers.selection import selected
+from assay.omniinput.sampling.vocabulary import NextTokens
 
 VALUES, LENGTH = 4, 6
 PAIRS = 2.5 * torch.randn(VALUES, VALUES, VALUES, generator=torch.Generator().manual_seed(2))
@@ -28,9 +30,9 @@ OUTPUTS = LM.negative_log_likelihood(INPUTS).numpy()
 EDGES = np.quantile(OUTPUTS, np.linspace(0, 1, 9)) + np.array([-1e-3, *[0] * 7, 1e-3])
 
 
-def sampled(budget, seed, monkeypatch, often):
-    """Without any look ahead; resampled always or never."""
-    monkeypatch.setattr(importance, "MOST_RESAMPLINGS", often)
+def sampled(budget, seed, monkeypatch, enough):
+    """Without any look ahead; selected whenever fewer than `enough` particles would be effective."""
+    monkeypatch.setattr(importance, "ENOUGH_PARTICLES", enough)
     monkeypatch.setattr(importance, "LEAST_GROUP", 8)
     problem = LanguageProblem(LM.negative_log_likelihood, LM.space, lm=LM)
     run = Importance(problem, Plan(EDGES), Budget(budget, None), torch.Generator().manual_seed(seed))
@@ -41,12 +43,12 @@ def sampled(budget, seed, monkeypatch, often):
     return run
 
 
-def test_resampled_sequences_give_the_exact_density(monkeypatch):
+def test_selected_sequences_give_the_exact_density(monkeypatch):
     truth = log_density_of(OUTPUTS, EDGES)
     scaled, sums = [], []
     for seed in range(3):
-        run = sampled(20_000, seed, monkeypatch, often=-1.0)
-        assert run.resampling
+        run = sampled(20_000, seed, monkeypatch, enough=2.0)
+        assert run.selecting
         found, blocks = run.estimate(), run.blocks.whole()
         scaled.append((found.log_density - truth) / found.error)
         sums += [np.exp(blocks[name] - blocks["rows"]) for name in ("inputs", "likelihood")]
@@ -63,23 +65,67 @@ def test_resampled_sequences_give_the_exact_density(monkeypatch):
         assert abs(every.mean() - 1) < 4 * error
 
 
-def test_weights_become_equal_and_keep_their_sum(monkeypatch):
-    run = sampled(2_000, 0, monkeypatch, often=1e9)
-    run.proposals, run.piloting = np.array([0.5, 1.0]), False
-    met = torch.tensor([0.0, 5.0, -3.0, 1.0] * 4 + [2.0] * 16, dtype=torch.float64)
-    before = met.reshape(2, 16).logsumexp(dim=1)
-    origin = run._resample(met)
-    assert torch.allclose(met.reshape(2, 16).logsumexp(dim=1), before)
-    assert met[:16].unique().numel() == 1
-    assert torch.equal(origin[16:], torch.arange(16, 32))
-    copies = torch.bincount(origin[:16], minlength=16)[1::4].sum()
-    # Systematic resampling gives each sequence its expected number of copies, give or take one.
-    share = float(torch.softmax(torch.tensor([0.0, 5.0, -3.0, 1.0]), dim=0)[1])
-    assert abs(int(copies) - 16 * share) <= 4
-    assert run._resample(met) is None
+def weighed_rows(own, betas, end=None, seed=3):
+    """Next tokens of rows at their betas, of which those with the token `end` have ended."""
+    logits = 3 * torch.randn(len(own), 37, generator=torch.Generator().manual_seed(seed))
+    ended = None if end is None else torch.arange(len(own)) % 3 == 0
+    following = NextTokens.after(logits, ended=ended, end=-1 if end is None else end)
+    weights = following.weighed(betas, own)
+    probabilities = torch.softmax(logits.double() * betas[own][:, None], dim=1)
+    if ended is not None:
+        probabilities[ended] = torch.nn.functional.one_hot(torch.tensor(end), 37).double()
+    return weights, probabilities
 
 
-def test_resampling_is_left_off_where_weights_hardly_vary(monkeypatch):
+@pytest.mark.parametrize("end", [None, 5])
+def test_every_continuation_counts_what_it_weighs_on_average(end):
+    """Against all rows x tokens written out: unbiased, none twice, heavy ones always and at their weight."""
+    own, betas = torch.tensor([0] * 6 + [1] * 4), torch.tensor([0.4, 2.0], dtype=torch.float64)
+    weighed, probabilities = weighed_rows(own, betas, end)
+    log_weight = torch.randn(10, generator=torch.Generator().manual_seed(4)).double() * 2
+    truth = log_weight.exp()[:, None] * probabilities
+    sums, generator = torch.zeros_like(truth), torch.Generator().manual_seed(0)
+    trials = 4000
+    for _ in range(trials):
+        found = selected(weighed, log_weight, own.numpy(), generator)
+        assert (own[found.origin] == own).all()
+        alive = found.log_weight > -torch.inf
+        pairs = found.origin[alive] * 37 + found.tokens[alive]
+        assert len(pairs.unique()) == len(pairs)
+        sums.view(-1).index_add_(0, pairs, found.log_weight[alive].exp())
+    for group, size in ((0, 6), (1, 4)):
+        mine = truth[own == group].flatten()
+        least = optimal_level(mine.numpy(), size)
+        met = sums[own == group].flatten() / trials
+        heavy = mine > least * (1 + 1e-5)
+        assert torch.allclose(met[heavy], mine[heavy], rtol=1e-5)
+        # A light one is met with probability p = weight / c and counts c; the rarest are met once or never.
+        light = mine[~heavy]
+        error = least * torch.sqrt(light / least * (1 - light / least).clamp(min=0) / trials)
+        assert ((met[~heavy] - light).abs() <= 5 * error + 3 * least / trials).all()
+
+
+def optimal_level(weights, size):
+    """c of Fearnhead and Clifford: the sum of min(1, w / c) is `size`; by bisection."""
+    low, high = 0.0, weights.sum()
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.minimum(1, weights / middle).sum() > size else (low, middle)
+    return high
+
+
+def test_where_all_continuations_have_a_place_they_are_enumerated():
+    own, betas = torch.zeros(64, dtype=torch.int64), torch.tensor([1.0], dtype=torch.float64)
+    weighed, probabilities = weighed_rows(own, betas)
+    log_weight = torch.full((64,), -torch.inf, dtype=torch.float64)
+    log_weight[0] = 0.0
+    found = selected(weighed, log_weight, own.numpy(), torch.Generator())
+    alive = found.log_weight > -torch.inf
+    assert sorted(found.tokens[alive].tolist()) == list(range(37))
+    assert torch.allclose(found.log_weight[alive].exp(), probabilities[0, found.tokens[alive]], rtol=1e-5)
+
+
+def test_selection_is_left_off_where_weights_hardly_vary(monkeypatch):
     steps = torch.log_softmax(torch.randn(5, 5, generator=torch.Generator().manual_seed(0)) / 3, dim=1)
     lm = assay.CausalLM(lambda tokens: steps[tokens], 5, 6)
     problem = LanguageProblem(lm.negative_log_likelihood, lm.space, lm=lm)
@@ -87,8 +133,8 @@ def test_resampling_is_left_off_where_weights_hardly_vary(monkeypatch):
     run.begin()
     while run.piloting:
         run.advance()
-    assert run.resampled[0] > 0
-    assert not run.resampling
+    assert min(run.pilot_particles) > 0.25
+    assert not run.selecting
 
 
 @pytest.mark.parametrize("kind", ["whole forwards", "huggingface", "somebody's"])

@@ -1,0 +1,142 @@
+"""Selection: with which of their continuations weighted sequences go on, none twice.
+
+The n sequences of one beta have n x V continuations, of which n go on. Drawing a token for each and
+resampling now and then takes likely continuations many times over and loses the rest. Fearnhead and Clifford
+(2003) let every continuation heavier than c go on with its own weight, and of the others a systematic sample,
+each with weight c, where c is such that n go on. That is unbiased, has the least variance of the weights
+among all unbiased ways, and at low temperatures it is a beam search that counts.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from assay.omniinput.sampling.vocabulary import Weighed
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+NEAR = 16.0  # continuations down to c / NEAR are looked at, one by one, to find c
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The row that each row continues from, its next token, and ln of its weight (minus infinity: none)."""
+
+    origin: Tensor
+    tokens: Tensor
+    log_weight: Tensor
+
+
+@dataclass(frozen=True)
+class _Heavy:
+    """Continuations that go on for sure, the least weight c of those that do, and the mass of all others."""
+
+    row: Index
+    token: Index
+    weight: Array
+    level: Array  # c of every group
+    rest: Array  # (rows, cells)
+
+
+def selected(weighed: Weighed, log_weight: Tensor, group: Index, generator: torch.Generator) -> Selection:
+    """As many continuations as there are rows; `group` is ascending, and each group chooses from its own.
+
+    `log_weight` includes the sums over the continuations. Work and memory are those of rows x cells of the
+    vocabulary, and of the few cells that have a heavy continuation.
+    """
+    logs = log_weight.numpy()
+    sizes = np.bincount(group)
+    top = np.maximum.reduceat(logs, np.cumsum(sizes) - sizes)
+    mass = np.exp(logs - top[group])
+    heavy = _heavy(weighed, mass, group, sizes)
+    places = sizes - np.bincount(group[heavy.row], minlength=len(sizes))
+    light = _light(weighed, mass, heavy, np.repeat(np.arange(len(sizes)), places), places, sizes, generator)
+    row, token, weight = (
+        np.concatenate(both) for both in zip((heavy.row, heavy.token, heavy.weight), light, strict=True)
+    )
+    order = _in_place(row)
+    with np.errstate(divide="ignore"):
+        new = np.log(weight[order]) + top[group]
+    return Selection(*(torch.from_numpy(found) for found in (row[order], token[order], new)))
+
+
+def _heavy(weighed: Weighed, mass: Array, group: Index, sizes: Index) -> _Heavy:
+    """The more that go on for sure, the smaller c becomes, until it exceeds all others."""
+    shares = mass[:, None] * weighed.shares()
+    groups = len(sizes)
+    level = np.bincount(group, shares.sum(axis=1)) / sizes
+    while True:
+        least = level / NEAR
+        row, cell = np.nonzero(shares > least[group][:, None])
+        weights = mass[row, None] * weighed.inside(row, cell)
+        which, place = np.nonzero(weights > least[group[row]][:, None])
+        weight, mine = weights[which, place], group[row[which]]
+        shares[row, cell] = weights.sum(axis=1)
+        total: Array = np.bincount(group, shares.sum(axis=1)).astype(np.float64)
+        kept = _kept(weight, mine, total, sizes)
+        number = np.bincount(mine[kept], minlength=groups)
+        left = total - np.bincount(mine[kept], weight[kept], minlength=groups)
+        level = np.maximum(left, 0.0) / np.maximum(sizes - number, 1)
+        if ((level >= least) | (number == sizes)).all():
+            break
+    weights[which[kept], place[kept]] = 0.0
+    shares[row, cell] = weights.sum(axis=1)
+    token = cell[which[kept]] * weights.shape[1] + place[kept]
+    return _Heavy(row[which[kept]], token, weight[kept], level, shares)
+
+
+def _kept(weight: Array, group: Index, total: Array, sizes: Index) -> NDArray[np.bool_]:
+    """Whether a weight exceeds c, which is what it and all smaller ones of its group leave to each place."""
+    order = np.lexsort((-weight, group))
+    weight, group = weight[order], group[order]
+    first = np.searchsorted(group, np.arange(len(sizes)))[group]
+    sums = np.concatenate([[0.0], np.cumsum(weight)])
+    rank, heavier = np.arange(len(weight)) - first, sums[:-1] - sums[first]
+    kept = np.empty(len(weight), dtype=bool)
+    left = sizes[group] - rank
+    kept[order] = (left > 0) & (weight * left > total[group] - heavier)  # rounding must not make places
+    return kept
+
+
+def _light(
+    weighed: Weighed, mass: Array, heavy: _Heavy, group: Index, places: Index, sizes: Index,
+    generator: torch.Generator,
+) -> tuple[Index, Index, Array]:  # fmt: skip
+    """Rows, tokens and weights of a systematic sample of the rest; of weight zero where nothing is left."""
+    cells = heavy.rest.shape[1]
+    ends = np.cumsum(sizes) * cells
+    cumulated = np.concatenate([[0.0], heavy.rest.ravel().cumsum()])
+    start, left = cumulated[ends - sizes * cells], cumulated[ends] - cumulated[ends - sizes * cells]
+    number = np.arange(len(group)) - (np.cumsum(places) - places)[group]
+    offset = torch.rand(len(sizes), dtype=torch.float64, generator=generator).numpy()
+    wanted = start[group] + (number + offset[group]) / places[group] * left[group]
+    found = np.searchsorted(cumulated, wanted, side="right") - 1
+    found = found.clip((ends - sizes * cells)[group], ends[group] - 1)
+    row, cell = found // cells, found % cells
+    weights = mass[row, None] * weighed.inside(row, cell)
+    weights[weights > heavy.level[group][:, None]] = 0.0
+    inside = weights.cumsum(axis=1)
+    share = (wanted - cumulated[found]) / np.maximum(np.diff(cumulated)[found], 1e-300)
+    place = (inside <= (share.clip(0.0, 1 - 1e-12) * inside[:, -1])[:, None]).sum(axis=1)
+    empty = inside[:, -1] <= 0
+    token = np.where(empty, 0, cell * weights.shape[1] + place)
+    return row, token, np.where(empty, 0.0, heavy.level[group])
+
+
+def _in_place(row: Index) -> Index:
+    """The continuation that goes to each row: the first of a row stays in it, others fill what is free.
+
+    Groups are ascending and each has as many continuations as rows, so none leaves its group.
+    """
+    order = np.argsort(row, kind="stable")
+    ordered = row[order]
+    first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    free = np.ones(len(row), dtype=bool)
+    free[ordered[first]] = False
+    goes = np.empty(len(row), dtype=np.int64)
+    goes[ordered[first]], goes[free] = order[first], order[~first]
+    return goes

@@ -1,0 +1,35 @@
+"""Where betas count, and how many sequences they get, against what can be worked out by hand."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.omniinput.sampling.samplers.beta_shares import LEAST_SHARE, log_trust, needed_shares
+
+BETAS = np.array([0.0, 1.0])
+
+
+@given(st.lists(st.floats(-30, 0), min_size=1, max_size=5), st.floats(-5, 5), st.integers(1, 50))
+def test_betas_count_by_their_own_density_and_add_up_to_one(log_likelihood, log_total, size):
+    found = np.exp(
+        log_trust(np.array(log_likelihood), BETAS, np.array([0.0, log_total]), np.array([10, size]))
+    )
+    assert np.allclose(found.sum(axis=1), 1)
+    # n_j exp(-beta_j z) / Z_j, written out for two betas.
+    ratio = size / 10 * np.exp(np.array(log_likelihood) - log_total)
+    assert np.allclose(found[:, 1], ratio / (1 + ratio))
+
+
+def test_sequences_go_where_bins_vary_as_neyman_says():
+    """Two bins, each of which belongs to one beta; their relative variances are 0.01 and 0.09."""
+    centres = np.array([40.0, 0.0])  # beta 0 has all of the first, beta 1 all of the second
+    weights = np.array([[1.1, 1.3], [0.9, 0.7]])
+    log_totals = np.array([0.0, -20.0])
+    found = needed_shares(np.log(weights), centres, BETAS, log_totals, np.array([8, 8]))
+    by_hand = LEAST_SHARE / 2 + (1 - LEAST_SHARE) * np.array([0.25, 0.75])  # as 0.1 to 0.3
+    assert np.allclose(found, by_hand, atol=1e-6)
+    # A bin that nothing fell in says nothing.
+    with_empty = np.hstack([np.log(weights), np.full((2, 1), -np.inf)])
+    assert np.allclose(
+        needed_shares(with_empty, np.append(centres, 20.0), BETAS, log_totals, np.array([8, 8])), found
+    )
