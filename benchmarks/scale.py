@@ -26,6 +26,7 @@ from torch import Tensor, nn
 import assay
 from assay import Network, ShardedTrace
 from assay.engine import mapped
+from assay.freed_memory import keep_freed_memory
 from assay.monitors import Mahalanobis
 
 
@@ -284,6 +285,7 @@ def main() -> None:
             part.add_argument("engine")
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()  # as workers do
     match asked.part:
         case "observe":
             observe(int(asked.rows), asked.workers, asked.engine, asked.warm)

@@ -35,6 +35,7 @@ from assay.cli.score import score
 from assay.cli.serve import serve
 from assay.cli.status import FINE, INTERRUPTED, READER_LEFT, UNDECIDED, WRONG_USE
 from assay.cli.volatility import volatility
+from assay.freed_memory import keep_freed_memory
 
 
 class PlainFlags:
@@ -116,6 +117,7 @@ USAGE_ERROR: Any = typer.BadParameter.__bases__[0]
 def main() -> None:
     """Run a command; an error is printed as one line (with --debug, after the traceback), with status 2 or
     3."""
+    keep_freed_memory()
     reader = Reader()
     try:
         status = _status(reader)

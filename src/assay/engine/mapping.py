@@ -20,6 +20,7 @@ import torch
 from assay.engine.progress import progress
 from assay.errors import InputError
 from assay.extras import expect_installed
+from assay.freed_memory import keep_freed_memory
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -147,6 +148,7 @@ def _ray_result(reference: Any) -> Any:
 
 
 def _run_with_threads(function: Callable[[Job], Result], job: Job, threads: int) -> Result:
+    keep_freed_memory()
     torch.set_num_threads(threads)
     return function(job)
 
@@ -173,6 +175,7 @@ def _imported() -> list[str]:
 def _start_worker(content: bytes, threads: int) -> None:
     """In a worker: receives the function once instead of with every job."""
     global _function
+    keep_freed_memory()
     torch.set_num_threads(threads)
     _function = pickle.loads(content)
 

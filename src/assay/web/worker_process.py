@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from assay.errors import AssayError, InputError
+from assay.freed_memory import keep_freed_memory
 from assay.guard import AnyGuard
 from assay.operation import Watch
 from assay.web.limits import Limits
@@ -79,6 +80,7 @@ def work(plan: WorkerPlan, listener: socket.socket, line: Any, gauges: Any, drai
     os.setpgrp()  # Ctrl-C is for the supervisor, which lets workers finish
     threading.Thread(target=_end_with_supervisor, name="supervisor", daemon=True).start()
     logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
+    keep_freed_memory()
     torch.set_num_threads(plan.torch_threads)
     tally = TallyLine(line, gauges, plan.layers)
     try:
