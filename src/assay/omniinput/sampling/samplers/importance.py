@@ -50,7 +50,9 @@ PILOT_SHARE = 0.1  # of the budget: half to choose the betas, half to learn the 
 BATCH, SELECTED_BATCH = 256, 1024
 BATCHES = 40  # at least, in a whole run, so that its errors can be told and it ends on time
 LEAST_GROUP = 16  # sequences per beta and batch; fewer are not selected from
-ENOUGH_PARTICLES = 0.25  # effective share of sequences in the pilot; below it selection stays on
+ENOUGH_PARTICLES = (
+    0.25  # effective share of the sequences of any beta in the pilot; below it selection stays on
+)
 
 
 @dataclass

@@ -43,7 +43,7 @@ class Draw:
 
 
 def drawn_particles(drawn: Array, selected: Array, own: NDArray[np.int64]) -> float:
-    """The effective share of sequences if they had been drawn instead of selected, as a mean over betas.
+    """The effective share of sequences if they had been drawn instead of selected, at the worst of all betas.
 
     With weights w under the proposal it is E[w]^2 / E[w^2]; selected sequences are weighted draws of the
     target, under which the same is 1 / (E[w] E[1 / w]).
@@ -51,7 +51,7 @@ def drawn_particles(drawn: Array, selected: Array, own: NDArray[np.int64]) -> fl
     start = np.flatnonzero(np.diff(own, prepend=-1))
     total = np.logaddexp.reduceat(selected, start)
     both = [np.logaddexp.reduceat(selected + sign * drawn, start) - total for sign in (1, -1)]
-    return float(np.exp(-both[0] - both[1]).mean())
+    return float(np.exp(-both[0] - both[1]).min())
 
 
 def effective_particles(blocks: Mapping[str, Array], selected: bool) -> Array:
