@@ -47,7 +47,41 @@ class Run:
     needs: tuple[str, ...] = ()
 
 
-SAFETY_MONITORS: list[Run] = []
+SAFETY_ROOMS = ("monitors", "guard", "faults", "network", "trace")
+SAFETY_DATA = "--data {data} --shared {shared} --networks {safety-monitors-networks}"
+
+SAFETY_MONITORS = [
+    Run(
+        name="safety-monitors-networks",
+        commands=("lenets gtsrb cifar10 --data {data} --shared {shared} --work {cache}",),
+        minutes=12,
+        value=98,
+    ),
+    Run(
+        name="safety-monitors-guards",
+        commands=(
+            f"safety_guards gtsrb {SAFETY_DATA} --work {{cache}}",
+            f"safety_guards cifar10 {SAFETY_DATA} --work {{cache}}",
+        ),
+        minutes=25,
+        value=98,
+        rooms=SAFETY_ROOMS,
+        needs=("safety-monitors-networks",),
+    ),
+    Run(
+        name="safety-monitors-scenarios",
+        commands=tuple(
+            f"safety_monitors {stage} {name} {SAFETY_DATA} --guards {{safety-monitors-guards}} "
+            "--work {cache}"
+            for stage in ("alarms", "stream", "run")
+            for name in ("gtsrb", "cifar10")
+        ),
+        minutes=25,
+        value=99,
+        rooms=("benchmark", *SAFETY_ROOMS),
+        needs=("safety-monitors-networks", "safety-monitors-guards"),
+    ),
+]
 
 MIRA: list[Run] = []
 
