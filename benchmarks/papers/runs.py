@@ -60,10 +60,10 @@ SAFETY_MONITORS = [
     Run(
         name="safety-monitors-guards",
         commands=(
-            f"safety_guards gtsrb {SAFETY_DATA} --work {{cache}}",
-            f"safety_guards cifar10 {SAFETY_DATA} --work {{cache}}",
+            f"safety_guards gtsrb {SAFETY_DATA} --epochs 6 --work {{cache}}",
+            f"safety_guards cifar10 {SAFETY_DATA} --epochs 6 --work {{cache}}",
         ),
-        minutes=25,
+        minutes=12,
         value=98,
         rooms=SAFETY_ROOMS,
         needs=("safety-monitors-networks",),
@@ -76,14 +76,62 @@ SAFETY_MONITORS = [
             for stage in ("alarms", "stream", "run")
             for name in ("gtsrb", "cifar10")
         ),
-        minutes=25,
+        minutes=12,
         value=99,
         rooms=("benchmark", *SAFETY_ROOMS),
         needs=("safety-monitors-networks", "safety-monitors-guards"),
     ),
+    Run(
+        name="safety-monitors",
+        commands=(
+            "safety_tables --networks {safety-monitors-networks} --guards {safety-monitors-guards} "
+            "--work {safety-monitors-scenarios} --tables {tables}",
+        ),
+        minutes=1,
+        value=100,
+        blocks=dict.fromkeys(
+            (
+                *("means", "agreement", "all", "novelty", "adversarial", "shift", "chance", "odin", "boxes"),
+                *("system", "cost", "ranks", "alarms"),
+            ),
+            SAFETY_PAGE,
+        ),
+        needs=("safety-monitors-networks", "safety-monitors-guards", "safety-monitors-scenarios"),
+    ),
 ]
 
-MIRA: list[Run] = []
+MIRA_ROOMS = ("mira", "monitors", "faults", "network", "trace")
+MIRA_DATA = "mira --data {data} --shared {shared} --cache {cache} --tables {tables}"
+
+MIRA = [
+    Run(
+        name="mira-toy",
+        commands=("mira --tables {tables} toy",),
+        minutes=1,
+        value=90,
+        blocks={"toy": "monitorability.md"},
+        rooms=MIRA_ROOMS,
+    ),
+    *(
+        Run(
+            name=f"mira-{name}",
+            commands=(f"{MIRA_DATA} measure {name}", f"{MIRA_DATA} maps {name}", f"{MIRA_DATA} tables"),
+            minutes=minutes,
+            value=value,
+            blocks=dict.fromkeys((name, f"{name}-monitors", f"{name}-thresholds"), MIRA_PAGE),
+            rooms=MIRA_ROOMS,
+        )
+        for name, minutes, value in (("tabular", 10, 80), ("text", 15, 75), ("vision", 20, 70))
+    ),
+    Run(
+        name="mira-speed",
+        commands=(f"{MIRA_DATA} speed --repeats 2",),
+        minutes=8,
+        value=20,
+        blocks={"speed": MIRA_PAGE},
+        rooms=MIRA_ROOMS,
+    ),
+]
 
 RESHAPING = [
     Run(
