@@ -3,8 +3,10 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import matthews_corrcoef
 
 ROOT = Path(__file__).parents[1]
 DOCS, PAPERS = ROOT / "docs", ROOT / "benchmarks" / "papers"
@@ -13,6 +15,8 @@ sys.path.insert(0, str(PAPERS))
 import all as driver  # noqa: E402
 import pages  # noqa: E402
 from runs import RUNS, Run  # noqa: E402
+from safety_chance import chances, holm, mcc_of  # noqa: E402
+from safety_paper import published, their_name  # noqa: E402
 
 sys.path.remove(str(PAPERS))
 
@@ -121,3 +125,47 @@ def test_comments_and_docstrings_decide_no_figure(tmp_path):
     (tmp_path / "c.py").write_text("def f(x):\n    return x + 2\n")
     a, b, c = (driver.program(tmp_path / f"{name}.py") for name in "abc")
     assert a == b != c
+
+
+def readouts_of(folder, truth, alarms):
+    """What safety_monitors.py keeps of guards on one scenario."""
+    folder.mkdir(parents=True)
+    for guard, alarm in alarms.items():
+        frame = pd.DataFrame({"guard": guard, "scenario": folder.name, "is_fault": truth, "alarm": alarm})
+        frame.to_parquet(folder / f"{guard}.parquet")
+
+
+def test_chance_is_told_from_skill(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.permutation(np.arange(60) < 45)
+    alarms = {"skilled": truth, "silent": truth & False, "coin": rng.random(60) < 0.5, "reversed": ~truth}
+    for name in ("fog (2)", "fog (5)", "novelty"):
+        readouts_of(tmp_path / "data" / name, truth, alarms)
+    found = chances([tmp_path / "data"], draws=199).set_index("guard")
+    expected = [matthews_corrcoef(truth, alarms[guard]) for guard in found.index]
+    np.testing.assert_allclose(found["mcc"], expected, atol=1e-12)
+    assert found["p"]["skilled"] == 1 / 200  # no other draw of 60 inputs is as good
+    assert found["p"]["silent"] == found["p"]["reversed"] == 1
+    assert found["p"]["coin"] > 0.05
+    assert found["better"].to_dict() == {"skilled": 3, "silent": 0, "coin": 0, "reversed": 0}
+    assert found["worse"]["reversed"] == found["scenarios"]["coin"] == 3
+
+
+def test_mcc_from_counts_and_holm_s_adjustment():
+    truth, alarm = np.arange(20) < 13, np.arange(20) % 3 == 0
+    counted = mcc_of(np.array([(truth & alarm).sum()]), np.array([float(alarm.sum())]), 13, 20)
+    assert counted[0] == pytest.approx(matthews_corrcoef(truth, alarm))
+    # Holm 1979: the smallest times 3, the next times 2, and never less than the one before.
+    np.testing.assert_allclose(holm(np.array([0.01, 0.04, 0.03])), [0.03, 0.06, 0.06])
+
+
+def test_the_authors_79_are_all_there_and_turned_round():
+    theirs = published()
+    assert len(theirs) == 3 * 79
+    # Table II prints FPR 0.61 and FNR 0.10 for ODIN on CIFAR10-GTSRB, of the class in distribution.
+    row = theirs[(theirs["scenario"] == their_name("cifar10-gtsrb")) & (theirs["guard"] == "ODIN")].iloc[0]
+    assert (row["fpr"], row["fnr"]) == (0.10, 0.61)
+    names = set(theirs["scenario"])
+    assert {
+        their_name(name) for name in ("gaussian (2)", "pixel_trap (3)", "rotated (5)", "fgsm (5)")
+    } <= names
