@@ -104,6 +104,7 @@ RUNS = {
         f"alarms gtsrb --rows 100 --images 3000 {SAFETY}",
         f"alarms cifar10 --rows 100 --images 3000 {SAFETY}",
     ],
+    "papers/safety_published": ["--tables {work}/safety"],
     "papers/safety_tables": [
         "--networks {work}/safety --guards {work}/safety --work {work}/safety --tables {work}/safety"
     ],

@@ -52,6 +52,14 @@ SAFETY_DATA = "--data {data} --shared {shared} --networks {safety-monitors-netwo
 
 SAFETY_MONITORS = [
     Run(
+        name="safety-monitors-published",
+        commands=("safety_published --tables {tables}",),
+        minutes=0.2,
+        value=101,
+        blocks={"summary": SAFETY_PAGE},
+        rooms=("statistics",),
+    ),
+    Run(
         name="safety-monitors-networks",
         commands=("lenets gtsrb cifar10 --data {data} --shared {shared} --work {cache}",),
         minutes=12,
@@ -60,8 +68,8 @@ SAFETY_MONITORS = [
     Run(
         name="safety-monitors-guards",
         commands=(
-            f"safety_guards gtsrb {SAFETY_DATA} --epochs 6 --work {{cache}}",
-            f"safety_guards cifar10 {SAFETY_DATA} --epochs 6 --work {{cache}}",
+            f"safety_guards gtsrb {SAFETY_DATA} --epochs 4 --work {{cache}}",
+            f"safety_guards cifar10 {SAFETY_DATA} --epochs 4 --work {{cache}}",
         ),
         minutes=12,
         value=98,
