@@ -99,7 +99,18 @@ SAFETY_MONITORS = [
         value=100,
         blocks=dict.fromkeys(
             (
-                *("means", "agreement", "all", "novelty", "adversarial", "shift", "chance", "odin", "boxes"),
+                *(
+                    "found",
+                    "means",
+                    "agreement",
+                    "all",
+                    "novelty",
+                    "adversarial",
+                    "shift",
+                    "chance",
+                    "odin",
+                    "boxes",
+                ),
                 *("system", "cost", "ranks", "alarms"),
             ),
             SAFETY_PAGE,

@@ -14,6 +14,7 @@ import torch
 from lenets import DATASETS, network_of
 from pages import markdown
 from safety_chance import chances, holm
+from safety_findings import findings
 from safety_guards import AT_PRINTED, CALIBRATED, PAPER_GUARDS
 from safety_paper import MEGABYTES, SECONDS, SYSTEM, published, their_name
 from scipy import stats
@@ -136,9 +137,8 @@ def scatter(both: pd.DataFrame, path: Path) -> None:
     save_figure(figure, path)
 
 
-def chance_table(work: Path) -> str:
+def chance_table(table: pd.DataFrame) -> str:
     """At the paper's thresholds, and at 5 %: each family is adjusted for its own number (Holm)."""
-    table = chances([work / f"{name}-readouts" for name in DATASETS])
     kinds = {"the paper's": table["guard"].isin([*PAPER_GUARDS, AT_PRINTED])}
     kinds["5 %"] = table["guard"].str.endswith(CALIBRATED)
     rows = []
@@ -283,12 +283,14 @@ def main() -> None:
     options = parser.parse_args()
     table = measured(options.work)
     both = beside(table)
+    chance = chances([options.work / f"{name}-readouts" for name in DATASETS])
     texts = {
+        "found": findings(both, table, chance),
         "means": means(both),
         "agreement": agreement(both),
         "all": every_mcc(both),
         **{category: printed_rows(both, category) for category in PRINTED},
-        "chance": chance_table(options.work),
+        "chance": chance_table(chance),
         "odin": odin(table, options.networks, options.guards),
         "boxes": boxes(options.work),
         "system": system(table),
