@@ -87,7 +87,10 @@ def maps(arguments: argparse.Namespace) -> None:
         subject for subject in subjects_of(arguments) if subject.group in ("tabular 0", "vision", "text")
     ]
     figure = mira_maps.maps_figure([(subject, measured(subject, arguments.cache)) for subject in chosen])
-    save_figure(figure, arguments.tables / f"mira-{arguments.modality}.png")
+    image = f"mira-{arguments.modality}.png"
+    save_figure(figure, arguments.tables / image)
+    text = f"![Maps of the features of {len(chosen)} networks, {arguments.modality}](../images/{image})\n"
+    write_table(arguments.tables, f"{arguments.modality}-map", text)
 
 
 def speed(arguments: argparse.Namespace) -> None:

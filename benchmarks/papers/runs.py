@@ -137,7 +137,7 @@ MIRA = [
             commands=(f"{MIRA_DATA} measure {name}", f"{MIRA_DATA} maps {name}", f"{MIRA_DATA} tables"),
             minutes=minutes,
             value=value,
-            blocks=dict.fromkeys((name, f"{name}-monitors", f"{name}-thresholds"), MIRA_PAGE),
+            blocks=dict.fromkeys((name, f"{name}-map", f"{name}-monitors", f"{name}-thresholds"), MIRA_PAGE),
             rooms=MIRA_ROOMS,
         )
         for name, minutes, value in (("tabular", 10, 80), ("text", 15, 75), ("vision", 20, 70))

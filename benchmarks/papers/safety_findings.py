@@ -29,7 +29,8 @@ def _differ(both: pd.DataFrame) -> str:
     verdict = "does not hold here" if ours < SURE else "holds"
     return (
         f"**At the paper's thresholds its three monitors {verb} beyond chance** over {len(both) // 3} "
-        f"scenarios (Friedman p = {ours:.2g}; the authors' 79: {theirs:.2g}): the paper's main finding {verdict}."
+        f"scenarios (Friedman p = {ours:.2g}; the authors' 79: {theirs:.2g}): the paper's main finding "
+        f"{verdict}."
     )
 
 
@@ -38,7 +39,8 @@ def _rows(both: pd.DataFrame) -> str:
     gaps = [(both[name] - both[f"{name}_theirs"]).abs().mean() for name in ("fpr", "fnr")]
     return (
         f"**Row by row** our MCC and theirs have a rank correlation of {found.statistic:.2f} "
-        f"(p = {found.pvalue:.1g}, {len(both)} results); false alarms differ by {gaps[0]:.2f} on average, misses by {gaps[1]:.2f}."
+        f"(p = {found.pvalue:.1g}, {len(both)} results); false alarms differ by {gaps[0]:.2f} on average, "
+        f"misses by {gaps[1]:.2f}."
     )
 
 
@@ -58,8 +60,8 @@ def _paper(chance: pd.DataFrame) -> str:
 def _printed(chance: pd.DataFrame) -> str:
     means = chance.set_index("guard")["mcc"]
     return (
-        f"**ODIN at the thresholds the paper prints** has a mean MCC of {means[AT_PRINTED]:.2f}, at the lowest "
-        f"confidence of our own training images {means['ODIN']:.2f}."
+        f"**ODIN at the thresholds the paper prints** has a mean MCC of {means[AT_PRINTED]:.2f}, at the "
+        f"lowest confidence of our own training images {means['ODIN']:.2f}."
     )
 
 
@@ -68,8 +70,9 @@ def _five(chance: pd.DataFrame) -> str:
     sure = chance[holm(chance["p"].to_numpy()) < SURE]
     best = ordered.iloc[0]
     return (
-        f"**Calibrated to 5 % false alarms**, {len(sure)} of {len(chance)} monitors are better than chance in the "
-        f"mean; the best, {best['guard'].removesuffix(CALIBRATED)}, has a mean MCC of {best['mcc']:.2f}."
+        f"**Calibrated to 5 % false alarms**, {len(sure)} of {len(chance)} monitors are better than chance "
+        f"in the mean; the best, {best['guard'].removesuffix(CALIBRATED)}, has a mean MCC of "
+        f"{best['mcc']:.2f}."
     )
 
 
@@ -79,7 +82,10 @@ def _kinds(table: pd.DataFrame) -> str:
     said = ", ".join(
         f"{kind} {wide[kind].idxmax().removesuffix(CALIBRATED)} ({wide[kind].max():.2f})" for kind in wide
     )
-    return f"**Each is good for something:** best by category (mean MCC) {said}. That is the case for combining them."
+    return (
+        f"**Each is good for something:** best by category (mean MCC) {said}. That is the case for combining "
+        "them."
+    )
 
 
 def _names(sure: pd.DataFrame) -> str:

@@ -119,7 +119,8 @@ def agreement(both: pd.DataFrame) -> str:
         }
         found = {"monitor": title, "rows": len(part), "rank correlation of MCC": f"{kendall.statistic:.2f}"}
         rows.append(found | {"p": f"{kendall.pvalue:.1g}", "same sign": f"{same:.0%}"} | gaps)
-    return markdown(pd.DataFrame(rows))
+    image = "![MCC of the authors and ours, scenario by scenario](../images/monitor-agreement.svg)"
+    return f"{markdown(pd.DataFrame(rows))}\n{image}\n"
 
 
 def scatter(both: pd.DataFrame, path: Path) -> None:
