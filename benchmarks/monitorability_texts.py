@@ -1,13 +1,11 @@
 """The text networks of the monitorability study: SST-2 against texts that are no reviews."""
 
-import os
 from collections.abc import Iterator
 from functools import cache, partial
-from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import torch
+from found_texts import licences, program_code
 from monitorability_training import CACHE, Group, Member, Rows, member
 from networks import Sentences, fit_head, kept, mlp
 from subjects import DATA, SHARED, expected, manual
@@ -73,8 +71,8 @@ def _text_rows() -> tuple[Rows, dict[str, list[str]]]:
     unknown = {
         "IMDB": [str(text) for text in imdb],
         "Python manual": manual(250),
-        "licences": _licences(),
-        "Python code": _code(),
+        "licences": licences(250),
+        "Python code": program_code(250),
     }
     return test, unknown
 
@@ -99,24 +97,3 @@ def tf_idf_group() -> Group:
 
     named = {name: vectors(some) for name, some in unknown.items()}
     return Group("tf-idf", "text", (vectors(texts), labels), (vectors(sentences), right), named)
-
-
-def _chosen(prose: set[str]) -> list[str]:
-    found = sorted(text for text in prose if 60 < len(text) < 400 and text[0].isalpha())
-    return [found[place] for place in np.random.default_rng(0).permutation(len(found))[:250]]
-
-
-def _licences() -> list[str]:
-    """Paragraphs of the licences that come with Debian."""
-    files = sorted(Path("/usr/share/common-licenses").glob("*"))
-    texts = [file.read_text(errors="replace") for file in files if file.is_file()]
-    return _chosen({" ".join(part.split()) for text in texts for part in text.split("\n\n")})
-
-
-def _code() -> list[str]:
-    """Pieces of four lines of Python's own library."""
-    texts = []
-    for file in sorted(Path(os.__file__).parent.glob("*.py"))[:60]:
-        lines = [line.strip() for line in file.read_text(errors="replace").splitlines() if line.strip()]
-        texts += [" ".join(lines[start : start + 4]) for start in range(0, len(lines), 4)]
-    return _chosen(set(texts))

@@ -17,6 +17,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
+SAFETY_DATA = "--data {data} --shared {shared} --work {work}/safety"
+SAFETY = f"{SAFETY_DATA} --networks {{work}}/safety --guards {{work}}/safety"
+
 # Script -> the arguments of its runs, in order; later runs use what earlier ones left in the work folder.
 RUNS = {
     "abstraction_digits": ["--digits 9"],
@@ -62,14 +65,16 @@ RUNS = {
     ],
     "subjects": ["mlp-sensorless --rows 100"],
     "volatility": ["--windows 100 1000 --updates 2000 --rows 20000"],
+    "papers/all": ["--status --cache {work}/papers"],
     "papers/volatility_networks": ["ann cnn --epochs 1 --data {data} --cache {work}/volatility"],
     "papers/volatility": ["b --networks ann --rows 1000 --data {data} --cache {work}/volatility"],
     "papers/accuracy_without_labels": [
-        "--networks ann --rows 200 --pgd-steps 0 --data {data} --cache {work}/volatility"
+        "--networks ann --rows 200 --pgd-steps 0 --data {data} --cache {work}/volatility --tables {work}"
     ],
     "papers/mira": [
         "--shared {shared} --cache {work}/mira measure tabular --seeds 0 1 --seconds 1",
-        "--cache {work}/mira tables",
+        "--shared {shared} --cache {work}/mira --tables {work} maps tabular --seeds 0 1",
+        "--cache {work}/mira --tables {work} tables",
     ],
     "papers/omniinput": [
         "stories --budget 2000 --shared {shared} --cache {work} --figures {work}",
@@ -81,12 +86,27 @@ RUNS = {
     ],
     "papers/reshape": [
         "experiment --trials 1 --data {data}/mnist --cache {work}/reshape",
+        "experiment --trials 1 --data {data}/fashion-mnist --cache {work}/reshape",
+        "tables --cache {work}/reshape --tables {work}/reshape",
         "table --points 2000 --solvers assay,highs-simplex --data {data}/mnist --cache {work}/reshape",
     ],
     "papers/reshape_plain": ["--help"],  # run by `reshape table`
+    "papers/lenets": ["gtsrb cifar10 --images 3000 --data {data} --shared {shared} --work {work}/safety"],
+    "papers/safety_guards": [
+        f"gtsrb --images 3000 --epochs 1 --networks {{work}}/safety {SAFETY_DATA}",
+        f"cifar10 --images 3000 --epochs 1 --networks {{work}}/safety {SAFETY_DATA}",
+    ],
     "papers/safety_monitors": [
-        "prepare gtsrb --images 2000 --rows 100 --epochs 1 --data {data} --shared {shared} --work {work}",
-        "run gtsrb --rows 100 --data {data} --shared {shared} --work {work}",
+        f"run gtsrb --rows 100 --images 3000 {SAFETY}",
+        f"run cifar10 --rows 100 --images 3000 {SAFETY}",
+        f"stream gtsrb --streamed 20 {SAFETY}",
+        f"stream cifar10 --streamed 20 {SAFETY}",
+        f"alarms gtsrb --rows 100 --images 3000 {SAFETY}",
+        f"alarms cifar10 --rows 100 --images 3000 {SAFETY}",
+    ],
+    "papers/safety_published": ["--tables {work}/safety"],
+    "papers/safety_tables": [
+        "--networks {work}/safety --guards {work}/safety --work {work}/safety --tables {work}/safety"
     ],
 }
 

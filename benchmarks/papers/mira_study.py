@@ -1,4 +1,4 @@
-"""Everything measured of one network: its score, variants of it, and what monitors detect. Cached as JSON."""
+"""Everything measured of one network: its score, and what monitors detect. Cached as JSON."""
 
 import json
 import time
@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from mira_variants import all_variants
 
 import assay
 from assay.mira import Tuning
@@ -31,22 +29,20 @@ class Subject:
     thresholds: tuple[float, ...]
     tuning: Tuning
     options: dict[str, Any] = field(default_factory=dict)
-    many: bool = True
-    """Whether all perturbations and both estimators of the monitors are tried."""
 
 
-PARTS = ("score", "variants", "detection")
+PARTS = ("score", "detection")
 
 
 def measured(subject: Subject, cache: Path) -> dict[str, Any]:
-    """Score, variants and detections of a subject; each from the cache where it was measured before."""
+    """Score and detections of a subject; each from the cache where it was measured before."""
     folder = cache / "results" / f"{subject.group}-{subject.name}".replace(" ", "-")
     row: dict[str, Any] = {"name": subject.name, "group": subject.group}
-    for part, measure in zip(PARTS, (_score, _variants, _detection), strict=True):
+    for part, measure in zip(PARTS, (_score, _detection), strict=True):
         path = folder / f"{part}.json"
         if not path.exists():
             start = time.perf_counter()
-            found = measure(subject, row)
+            found = measure(subject)
             folder.mkdir(parents=True, exist_ok=True)
             found[f"{part} seconds"] = time.perf_counter() - start
             path.write_text(json.dumps({"name": subject.name, "group": subject.group, **found}))
@@ -54,7 +50,7 @@ def measured(subject: Subject, cache: Path) -> dict[str, Any]:
     return row
 
 
-def _score(subject: Subject, row: dict[str, Any]) -> dict[str, Any]:
+def _score(subject: Subject) -> dict[str, Any]:
     """At every threshold, from one sweep."""
     sweep = prepared_sweep(
         subject.network(),
@@ -79,27 +75,17 @@ def _score(subject: Subject, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _variants(subject: Subject, row: dict[str, Any]) -> dict[str, Any]:
-    low = row["thresholds"][str(subject.thresholds[0])]["epsilon_min"]
+def _detection(subject: Subject) -> dict[str, Any]:
+    table = detection_table(
+        subject.network(),
+        subject.train(),
+        subject.test(),
+        subject.unknown(),
+        "penultimate",
+        MiraSettings(**subject.options),
+        subject.tuning,
+    )
     return {
-        "variants": all_variants(
-            subject.network(), subject.train(), subject.test(), low, subject.options, subject.many
-        )
+        "detections": table.to_dict("list"),
+        "best": float(table.groupby("unknown")["auroc"].max().mean()),
     }
-
-
-def _detection(subject: Subject, row: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for estimator in ("empirical", "ledoit_wolf") if subject.many else ("empirical",):
-        table = detection_table(
-            subject.network(),
-            subject.train(),
-            subject.test(),
-            subject.unknown(),
-            "penultimate",
-            MiraSettings(**{**subject.options, "estimator": estimator}),
-            subject.tuning,
-        )
-        found[f"detections {estimator}"] = table.to_dict("list")
-        found[f"best {estimator}"] = float(table.groupby("unknown")["auroc"].max().mean())
-    return found

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from found_texts import licences, program_code
 from mira_networks import TABULAR, VISION, Sentences, fitted, kept
 from mira_study import Subject
 from torch import Tensor, nn
 
 import assay
+from assay.faults import matched
 from assay.mira import Tuning
 
 Pair = tuple[Tensor, Tensor]
@@ -42,7 +44,6 @@ def tabular_subjects(shared: Path, cache: Path, seeds: range) -> list[Subject]:
             lambda seed=seed: data(seed)["unknown"],
             (0.5, 0.65, 0.3),
             Tuning(inputs=100),
-            many="Transformer" not in name,  # ten times as slow as the others
         )
         for name, build in TABULAR.items()
         for seed in seeds
@@ -93,7 +94,6 @@ def vision_subjects(shared: Path, data: Path, cache: Path) -> list[Subject]:
             (0.4, 0.3, 0.2),
             Tuning(inputs=40, **FEW),
             {"low": 0.0, "high": 1.0, "steps": 8, "tolerance": 0.01},
-            many=False,
         )
         for name, build in builders.items()
     ]
@@ -131,6 +131,8 @@ def _unknown_images(shared: Path, data: Path, known: Tensor) -> dict[str, Tensor
     return {
         "GTSRB": torch.from_numpy(signs[chosen]).permute(0, 3, 1, 2).float() / 255,
         "Fashion-MNIST": clothes.contiguous(),
+        "MNIST": matched(assay.data.read_idx(data / "mnist", split="test")[0][:count], known),
+        "photographs": _photographs(count),
         "uniform noise": torch.rand(clean.shape, generator=generator),
         "gaussian noise on CIFAR": (clean + 0.2 * torch.randn(clean.shape, generator=generator)).clamp(0, 1),
         "blurred CIFAR": blurred,
@@ -178,10 +180,9 @@ def text_subjects(shared: Path, data: Path, cache: Path) -> list[Subject]:
             lambda: texts()["fit"],
             lambda: texts()["test"],
             lambda: texts()["unknown"],
-            (0.55,),
+            (0.55, 0.6, 0.65),
             Tuning(inputs=16, **FEW),
             {"steps": 6, "tolerance": 0.01},
-            many=False,
         )
         for name, (layers, rows) in variants.items()
     ]
@@ -207,7 +208,13 @@ def _reviews(shared: Path, data: Path) -> dict[str, Any]:
         "learn": learn,
         "fit": (learn[0][: TEXTS["fit"]], learn[1][: TEXTS["fit"]]),
         "test": pair(test, "content"),
-        "unknown": {"IMDB": _imdb(data), "Python manual": _manual(), "words shuffled": shuffled},
+        "unknown": {
+            "IMDB": _imdb(data),
+            "Python manual": _manual(),
+            "licences": licences(TEXTS["unknown"]),
+            "Python code": program_code(TEXTS["unknown"]),
+            "words shuffled": shuffled,
+        },
     }
 
 
@@ -227,3 +234,16 @@ def _manual() -> list[str]:
     prose = sorted({text for text in paragraphs if 60 < len(text) < 400 and text[0].isalpha()})
     chosen = np.random.default_rng(0).choice(len(prose), TEXTS["unknown"], replace=False)
     return [prose[place] for place in chosen]
+
+
+def _photographs(count: int) -> Tensor:
+    """Pieces of 64 x 64 pixels of the two photographs that come with scikit-learn, at half their size."""
+    from sklearn.datasets import load_sample_images
+
+    pieces = []
+    for photograph in load_sample_images().images:
+        values = torch.from_numpy(photograph.copy()).permute(2, 0, 1).float()[None] / 255
+        found = values.unfold(2, 64, 32).unfold(3, 64, 32)[0].permute(1, 2, 0, 3, 4).reshape(-1, 3, 64, 64)
+        pieces.append(nn.functional.avg_pool2d(found, 2))
+    every = torch.cat(pieces)
+    return every[torch.randperm(len(every), generator=torch.Generator().manual_seed(1))[:count]]

@@ -7,16 +7,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from mira_study import PARTS
+from pages import markdown
 
 from assay.statistics import rank_correlation
 
-TRACKING = ("score", "within groups", "groups", "networks", "pooled", "lower", "upper", "p")
+Rows = list[dict[str, Any]]
+# The paper's Table 2: MIRA and best-of AUROC; its Table 8: epsilon_min and score by accuracy threshold.
+PAPER_TABULAR = {
+    "MLP": (30.2, 90.8),
+    "WideMLP": (63.5, 92.9),
+    "DeepMLP": (12.7, 86.2),
+    "DeepTransformer": (4.4, 77.9),
+    "Transformer": (7.9, 85.4),
+}
+MODALITIES = ("tabular", "vision", "text")
 
-PLAIN = "rank squared mean"
-"""The variant that is the MIRA score where training rows are many times the dimensions."""
 
-
-def loaded(cache: Path) -> list[dict[str, Any]]:
+def loaded(cache: Path) -> Rows:
     """The networks that were measured completely."""
     rows = []
     for folder in sorted((cache / "results").iterdir()) if (cache / "results").exists() else []:
@@ -30,123 +37,119 @@ def family(row: dict[str, Any]) -> str:
     return row["group"].split()[0]
 
 
-def networks_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """A row per network: like the last column of Tables 1 to 3, with the interval of the score."""
+def architecture(row: dict[str, Any]) -> str:
+    """The name without its seed."""
+    return row["name"].rsplit(" ", 1)[0] if family(row) == "tabular" else row["name"]
+
+
+def tabular(rows: Rows) -> str:
+    """Table 2: medians over seeds with their range, beside the paper's."""
     table = []
-    for row in rows:
-        first = next(iter(row["thresholds"].values()))
-        low, high = first["interval"]
+    for name, (score, auroc) in PAPER_TABULAR.items():
+        own = [row for row in rows if architecture(row) == name]
+        scores = np.array([_first(row)["score"] for row in own])
         table.append(
             {
-                "group": row["group"],
-                "network": row["name"],
-                "accuracy": row["accuracy"],
-                "MIRA": first["score"],
-                "lower": low,
-                "upper": high,
-                "epsilon_min": first["epsilon_min"],
-                "best_of_AUROC": 100 * row["best empirical"],
+                "network": name,
+                "accuracy": f"{np.mean([row['accuracy'] for row in own]):.1%}",
+                "MIRA": f"{np.median(scores):.2f} ({scores.min():.2f} to {scores.max():.2f})",
+                "best-of AUROC": f"{100 * np.mean([row['best'] for row in own]):.1f}",
+                "paper: MIRA": score,
+                "paper: AUROC": auroc,
             }
         )
-    return pd.DataFrame(table)
-
-
-def detection_means(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """AUROC of every monitor on every unknown set, averaged over networks of a name without its seed."""
-    parts = []
-    for row in rows:
-        part = pd.DataFrame(row["detections empirical"])[["monitor", "unknown", "auroc"]]
-        name = row["name"].rsplit(" ", 1)[0] if family(row) == "tabular" else row["name"]
-        parts.append(part.assign(network=name))
-    table = pd.concat(parts)
-    return 100 * table.pivot_table(
-        index=["network", "monitor"], columns="unknown", values="auroc", sort=False
+    found = _ranked(rows)
+    frame = pd.DataFrame(table).sort_values("best-of AUROC", ascending=False)
+    return (
+        f"{markdown(frame)}\nSpearman's correlation of score and detection, ranked within seeds: {found}.\n"
     )
 
 
-def stability(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Table 8: within each group, the rank correlation between scores at the thresholds, pair by pair."""
+def one_split(rows: Rows) -> str:
+    """Tables 1 and 3: a network a row, with the best monitor's AUROC on every unknown set."""
     table = []
-    for group, members in _groups(rows):
-        thresholds = list(members[0]["thresholds"])
-        scores = {t: [row["thresholds"][t]["score"] for row in members] for t in thresholds}
-        for other in thresholds[1:]:
-            pair = pd.DataFrame(scores)[[thresholds[0], other]]
-            table.append(
-                {
-                    "group": group,
-                    "thresholds": f"{thresholds[0]} and {other}",
-                    "networks": len(members),
-                    "spearman": pair.corr("spearman").iloc[0, 1],
-                    "same order": bool((pair.rank().iloc[:, 0] == pair.rank().iloc[:, 1]).all()),
-                }
-            )
-    return pd.DataFrame(table)
-
-
-def tracking(rows: list[dict[str, Any]], truth: str = "best empirical") -> pd.DataFrame:
-    """Every variant: Spearman's correlation with detection, within groups on average and over all networks.
-
-    Over all, scores and detections are replaced by their ranks within the group, between 0 and 1: networks
-    of different data are not comparable otherwise. Groups of fewer than three networks are left out.
-    """
-    names = {name for row in rows for name in row["variants"]}
-    table = []
-    for name in sorted(names):
-        inside, shares = [], []
-        for _, group in _groups(rows):
-            members = [row for row in group if name in row["variants"]]
-            scores = np.array([row["variants"][name] for row in members])
-            detected = np.array([row[truth] for row in members])
-            if len(members) > 2 and np.isfinite(scores).all():
-                inside.append(float(pd.Series(scores).corr(pd.Series(detected), method="spearman")))
-                shares += list(zip(_shares(scores), _shares(detected), strict=True))
-        if not shares:
-            continue
-        pooled = rank_correlation(*np.array(shares).T)
+    for row in sorted(rows, key=lambda row: -row["best"]):
+        low, high = _first(row)["interval"]
+        best = pd.DataFrame(row["detections"]).groupby("unknown", sort=False)["auroc"].max()
         table.append(
             {
-                "score": name,
-                "within groups": float(np.nanmean(inside)),
-                "groups": len(inside),
-                "networks": len(shares),
-                "pooled": pooled.value,
-                "lower": pooled.lower,
-                "upper": pooled.upper,
-                "p": pooled.p_value,
+                "network": row["name"],
+                "accuracy": f"{row['accuracy']:.1%}",
+                "MIRA (95 % interval)": f"{_first(row)['score']:.3g} ({low:.3g} to {high:.3g})",
+                "best-of AUROC": f"{100 * row['best']:.1f}",
             }
+            | {name: f"{100 * auroc:.1f}" for name, auroc in best.items()}
         )
-    frame = pd.DataFrame(table, columns=TRACKING)
-    return frame.sort_values("pooled", ascending=False, ignore_index=True)
+    scores, accuracies, truth = (
+        np.array([value(row) for row in rows])
+        for value in (lambda row: _first(row)["score"], lambda row: row["accuracy"], lambda row: row["best"])
+    )
+    return (
+        f"{markdown(pd.DataFrame(table))}\nSpearman's correlation with the best-of AUROC: MIRA "
+        f"{_said(scores, truth)}; accuracy {_said(accuracies, truth)}.\n"
+    )
 
 
-def left_out(rows: list[dict[str, Any]], truth: str = "best empirical") -> pd.DataFrame:
-    """For each modality, the variant that tracks best on the other modalities, and how it does on this one.
+def monitors(rows: Rows) -> str:
+    """AUROC (%) of every monitor on every unknown set, averaged over the seeds of an architecture."""
+    parts = [
+        pd.DataFrame(row["detections"])[["monitor", "unknown", "auroc"]].assign(network=architecture(row))
+        for row in rows
+    ]
+    wide = 100 * pd.concat(parts).pivot_table(
+        index=["network", "monitor"], columns="unknown", values="auroc", sort=False
+    )
+    return markdown(wide.map("{:.1f}".format).reset_index())
 
-    The best of hundreds of variants tracks well by luck on the networks it was chosen on; on networks that
-    had no part in the choice it cannot.
-    """
-    everywhere = set.intersection(*(set(row["variants"]) for row in rows))
-    rows = [row | {"variants": {name: row["variants"][name] for name in everywhere}} for row in rows]
+
+def stability(rows: Rows) -> str:
+    """Table 8: scores and epsilon_min at every accuracy threshold; medians over seeds."""
     table = []
-    for name in dict.fromkeys(map(family, rows)):
-        inside = [row for row in rows if family(row) == name]
-        elsewhere = tracking([row for row in rows if family(row) != name], truth)["score"]
-        here = tracking(inside, truth).set_index("score")["pooled"]
-        if elsewhere.empty or here.empty:
-            continue
-        chosen = elsewhere.iloc[0]
-        table.append(
-            {"left out": name, "chosen elsewhere": chosen, "its rank correlation": here[chosen]}
-            | {"MIRA": here[PLAIN], "best here": here.max(), "variants": len(here)}
+    for name in dict.fromkeys(map(architecture, rows)):
+        own = [row["thresholds"] for row in rows if architecture(row) == name]
+        cells = {}
+        for threshold in sorted(own[0], key=float, reverse=True):
+            score, least = (
+                np.median([found[threshold][key] for found in own]) for key in ("score", "epsilon_min")
+            )
+            cells[f"{float(threshold):.0%}"] = f"{score:.3g} ({least:.3g})"
+        table.append({"network": name} | cells)
+    return f"{markdown(pd.DataFrame(table))}\n{_orders(rows)}\n"
+
+
+def _orders(rows: Rows) -> str:
+    """How far the order of networks is the same at every threshold, group by group."""
+    groups = dict.fromkeys(row["group"] for row in rows)
+    said = []
+    first, *others = rows[0]["thresholds"]
+    for other in others:
+        found = []
+        for group in groups:
+            own = [row["thresholds"] for row in rows if row["group"] == group]
+            pair = pd.DataFrame({t: [one[t]["score"] for one in own] for t in (first, other)})
+            found.append(pair.corr("spearman").iloc[0, 1])
+        same = sum(value > 1 - 1e-9 for value in found)
+        spread = f"{min(found):.1f} to {max(found):.1f}" if len(found) > 1 else f"{found[0]:.2f}"
+        said.append(
+            f"between {float(first):.0%} and {float(other):.0%} it is {spread}, the same order in {same} of "
+            f"{len(found)}"
         )
-    return pd.DataFrame(table)
+    return f"Rank correlation of the networks of a group: {'; '.join(said)}."
 
 
-def _shares(values: Any) -> Any:
-    return (pd.Series(values).rank() - 0.5) / len(values)
+def _first(row: dict[str, Any]) -> dict[str, Any]:
+    return next(iter(row["thresholds"].values()))
 
 
-def _groups(rows: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
-    names = dict.fromkeys(row["group"] for row in rows)
-    return [(name, [row for row in rows if row["group"] == name]) for name in names]
+def _ranked(rows: Rows) -> str:
+    """Over ranks within groups: networks of different data cannot be compared."""
+    frame = pd.DataFrame(
+        [{"group": row["group"], "score": _first(row)["score"], "best": row["best"]} for row in rows]
+    )
+    ranks = frame.groupby("group")[["score", "best"]].rank()
+    return _said(ranks["score"].to_numpy(), ranks["best"].to_numpy())
+
+
+def _said(one: Any, other: Any) -> str:
+    found = rank_correlation(one, other)
+    return f"{found.value:.2f} ({found.lower:.2f} to {found.upper:.2f})"

@@ -53,6 +53,20 @@ def test_the_paper_s_thresholds_are_the_average_training_errors(per_class, two_c
     torch.testing.assert_close(one.paper_thresholds_[1], one.score(two_classes)[60:].mean())
 
 
+def test_the_authors_loss_is_the_cross_entropy_of_pixels(two_classes):
+    monitor = Reconstruction(loss="cross-entropy", noise=0.05, epochs=25, batch_size=20).fit(two_classes)
+    images = two_classes.inputs[:5]
+    made = reconstructed(monitor.reconstructors_[-1], images).sigmoid()
+    expected = torch.nn.functional.binary_cross_entropy(made, images, reduction="none").flatten(1).mean(dim=1)
+    torch.testing.assert_close(monitor.score(two_classes[:5]), expected.double(), rtol=1e-5, atol=1e-6)
+    noise = torch.rand(20, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    assert monitor.score(trace_of(noise, [0] * 20)).min() > monitor.score(two_classes).max()
+    with pytest.raises(InputError, match=r"\[0, 1\].*cross-entropy"):
+        Reconstruction(loss="cross-entropy").fit(trace_of(2 * two_classes.inputs, torch.zeros(120).long()))
+    with pytest.raises(InputError, match="loss"):
+        Reconstruction(loss="log")
+
+
 def test_a_guard_takes_the_paper_s_thresholds(per_class, two_classes):
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -121,7 +135,7 @@ def test_training_lowers_the_error(optimizer):
     plane = torch.randn(200, 2, generator=generator) @ torch.randn(2, 12, generator=generator)
 
     def error(epochs):
-        reconstructor, _ = trained(plane, Training(epochs, 20, optimizer, 1e-3, 0.1, 0.4, seed=0))
+        reconstructor, _ = trained(plane, Training(epochs, 20, optimizer, 1e-3, 0.1, 0.4, "squared", seed=0))
         return (reconstructed(reconstructor, plane) - plane).square().mean().item()
 
     assert error(40) < 0.2 * error(1)
@@ -130,7 +144,7 @@ def test_training_lowers_the_error(optimizer):
 def test_the_discriminator_learns_what_the_reconstructor_makes_badly():
     # With noise far above the data the reconstructions of noisy inputs stay blurred, so D wins.
     plane = stripes(200, True)
-    weights, discriminator = trained(plane, Training(15, 20, "adam", 1e-3, 10.0, 0.4, seed=0))
+    weights, discriminator = trained(plane, Training(15, 20, "adam", 1e-3, 10.0, 0.4, "squared", seed=0))
     noisy = plane + 10 * torch.randn(plane.shape, generator=torch.Generator().manual_seed(1))
     made = reconstructed(weights, noisy)
     assert realness(discriminator, plane).mean() > realness(discriminator, made).mean()

@@ -41,6 +41,8 @@ class Readout:
     per_input: InputVerdict | None = None
     reasons: NDArray[Any] | None = None
     """Which members of a combination raised the alarm; None for a single monitor."""
+    features: dict[str, NDArray[np.float32]] | None = None
+    """What the watched layers put out, (rows, ...) each: the paper's intermediate values."""
 
     def flags(self, scenario: Scenario) -> tuple[Flags, Flags, Flags]:
         """is_fault, is_novelty, correct: with `alarm`, what the oracle needs."""
@@ -56,13 +58,20 @@ class Readout:
         """That of all rows of recorded shards, of which every input has one."""
         names = [part.name for part in fields(cls) if getattr(parts[0], part.name) is not None]
         columns: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts]) for name in names
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in names
+            if name != "features"
         }
+        if "features" in names:
+            columns["features"] = _joined_features([part.features or {} for part in parts])
         return cls(**columns)
 
     @tabled
     def to_frame(self, scenario: Scenario) -> pd.DataFrame:
-        """A row per prediction in stream order; outcomes by the names of `Outcome`, right is a true one."""
+        """A row per prediction in stream order; outcomes by the names of `Outcome`, right is a true one.
+
+        Where features were kept, `features <layer>` is the list of a row's values, flat.
+        """
         flags = self.flags(scenario)
         specific, overall = (oracle(*flags, self.alarm) for oracle in (specific_outcome, overall_outcome))
         columns: dict[str, Any] = {} if self.sources is None else {"source": self.sources}
@@ -81,11 +90,13 @@ class Readout:
             "model_seconds": self.model_seconds,
             "monitor_seconds": self.monitor_seconds,
         }
+        for layer, values in (self.features or {}).items():
+            columns[f"features {layer}"] = list(values.reshape(len(values), -1))
         return pd.DataFrame(columns)
 
 
 def readouts(
-    guards: Mapping[str, Guard], scenario: Scenario, batch_size: int | None
+    guards: Mapping[str, Guard], scenario: Scenario, batch_size: int | None, keep_features: bool = False
 ) -> Iterator[tuple[str, Readout]]:
     """Every guard's readout; guards with the same network and the same need of inputs share a Trace."""
     groups: dict[tuple[int, bool, bool], dict[str, Guard]] = {}
@@ -98,11 +109,12 @@ def readouts(
         size = batch_size or first.network.batch_size
         for trace, known, observed in _observed(first, scenario, size):
             truth = _Truth.of(first.network, known, trace)
+            features = _features(trace, truth.kept) if keep_features else None
             for name, guard in group.items():
                 start = perf_counter()
                 verdict = guard.judge(trace)
                 judged = (perf_counter() - start) / trace.input_count
-                parts[name].append(_Part(verdict, truth, observed, judged))
+                parts[name].append(_Part(verdict, truth, observed, judged, features))
         for name, pieces in parts.items():
             yield name, _joined(pieces)
 
@@ -146,6 +158,15 @@ class _Part:
     truth: _Truth
     observed: float
     judged: float
+    features: dict[str, NDArray[np.float32]] | None = None
+
+
+def _features(trace: Trace, kept: Tensor) -> dict[str, NDArray[np.float32]]:
+    return {layer: values[kept].float().numpy() for layer, values in trace.features.items()}
+
+
+def _joined_features(parts: Sequence[dict[str, NDArray[np.float32]]]) -> dict[str, NDArray[np.float32]]:
+    return {layer: np.concatenate([part[layer] for part in parts]) for layer in parts[0]}
 
 
 def _row_labels(network: Network, known: Labels, trace: Trace) -> Tensor:
@@ -187,6 +208,7 @@ def _joined(parts: list[_Part]) -> Readout:
         of_rows("source") + np.repeat(starts[:-1], counts) if several else None,
         _joined_inputs([part.verdict.per_input for part in parts]),
         _joined_reasons(parts),
+        None if parts[0].features is None else _joined_features([part.features or {} for part in parts]),
     )
 
 

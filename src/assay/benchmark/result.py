@@ -24,7 +24,7 @@ REASON = "reason_"
 """Columns of the table: the share of alarms on faults that a member raised."""
 
 FAINT = 0.1
-"""A mean MCC below this is of no use, however certain it is to be above 0."""
+"""A mean MCC below this is of little use, however certain it is to be above 0."""
 
 COLUMNS = (
     *("guard", "scenario", "category", "severity"),
@@ -168,12 +168,14 @@ class BenchmarkResult(Shown):
 
     def _chance(self, facts: pd.DataFrame) -> str:
         sure = facts["specific_mcc_lower"] > 0
-        lucky = facts.index[~sure | (facts["specific_mcc"] < FAINT)]
-        if len(lucky) == len(facts):
-            return "No monitor did clearly better than chance: do not rely on any of them for these faults."
+        faint = sure & (facts["specific_mcc"] < FAINT)
+        if not sure.any():
+            return "No monitor did better than chance: do not rely on any of them for these faults."
         findings = []
-        if len(lucky):
-            findings.append(f"of the {len(facts)} monitors {len(lucky)} did no better than chance")
+        if not sure.all():
+            findings.append(f"of the {len(facts)} monitors {(~sure).sum()} did no better than chance")
+        if faint.any():
+            findings.append(f"{faint.sum()} did better than chance, but hardly (a mean MCC below {FAINT})")
         weak = self.by_category().set_index("guard").drop(columns="all").max()
         if blind := [str(category) for category in weak.index[weak < FAINT]]:
             findings.append(f"no monitor sees {' or '.join(blind)} (best MCC below {FAINT})")

@@ -1,7 +1,7 @@
 """Send every scenario through every system under test, a network with its monitor, and measure."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -31,6 +31,7 @@ def run_benchmark(
     batch_size: int | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     readouts: str | os.PathLike[str] | None = None,
+    keep_features: bool = False,
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
@@ -45,7 +46,8 @@ def run_benchmark(
     Guards that share a network share its forward pass; the seconds of a
     monitor are its own. With `checkpoint`, a folder, every finished guard and scenario is written to disk,
     and a run that was stopped resumes there. With `readouts`, a folder, the readout of every input is kept as
-    parquet. Time is that of the forward passes and the monitors; one scenario is in memory at a time.
+    parquet, with `keep_features` also what the watched layers put out. Time is that of the forward passes and
+    the monitors; one scenario is in memory at a time.
     `engine` runs scenarios in other processes ("processes") or on a Ray cluster ("ray"), with the same result
     except for the seconds, which are then those of busy machines. The shards of a ShardedTrace are judged
     each by any worker.
@@ -54,7 +56,8 @@ def run_benchmark(
     _check(guards, chosen, batch_size, level, resamples)
     checked_engine(engine, workers)
     settings = {"level": level, "resamples": resamples, "seed": seed}
-    cells = FinishedCells(guards, checkpoint, readouts, settings | {"batch_size": batch_size})
+    kept = {"keep_features": True} if keep_features else {}  # cells of earlier versions stay valid
+    cells = FinishedCells(guards, checkpoint, readouts, settings | {"batch_size": batch_size} | kept)
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     means = {name: MeanMcc() for name in guards}
     examples: Examples | None = None
@@ -66,7 +69,8 @@ def run_benchmark(
                 means[name].add(scenario, alarm, sources)
         if wanted := [name for name in guards if (scenario.name, name) not in rows]:
             unfinished.append((scenario, wanted))
-    for scenario, name, judged in _judged_cells(guards, unfinished, batch_size, settings, engine, workers):
+    judge = partial(_judge_part, dict(guards), batch_size, settings, keep_features)
+    for scenario, name, judged in _judged_cells(guards, unfinished, judge, settings, engine, workers):
         row, readout, mistakes = judged
         if mistakes is not None:
             examples = mistakes if examples is None else examples.joined(mistakes)
@@ -85,7 +89,7 @@ Judged = tuple[dict[str, Any], Readout, Examples | None]
 def _judged_cells(
     guards: Mapping[str, Guard],
     unfinished: Sequence[tuple[Scenario, list[str]]],
-    batch_size: int | None,
+    judge: Callable[[tuple[Scenario, list[str]]], dict[str, Judged]],
     settings: Mapping[str, Any],
     engine: str,
     workers: int | None,
@@ -94,7 +98,6 @@ def _judged_cells(
     jobs = ((part, wanted) for scenario, wanted in unfinished for part in scenario.parts())
     # Other processes need the inputs with the scenario; here they are made when their turn comes.
     sent = jobs if engine == "here" else ((part.self_contained(), wanted) for part, wanted in jobs)
-    judge = partial(_judge_part, dict(guards), batch_size, settings)
     total = sum(len(scenario.parts()) for scenario, _ in unfinished)
     judged = mapped(judge, sent, engine, workers=workers, description="scenarios", total=total)
     for scenario, wanted in unfinished:
@@ -108,11 +111,12 @@ def _judge_part(
     guards: Mapping[str, Guard],
     batch_size: int | None,
     settings: Mapping[str, Any],
+    keep_features: bool,
     job: tuple[Scenario, list[str]],
 ) -> dict[str, Judged]:
     """Some guards on one scenario, or on a shard of it, which is measured with the others."""
     scenario, wanted = job
-    found = readouts({name: guards[name] for name in wanted}, scenario, batch_size)
+    found = readouts({name: guards[name] for name in wanted}, scenario, batch_size, keep_features)
     if scenario.recorded is not None:
         return {name: ({}, readout, None) for name, readout in found}
     return {

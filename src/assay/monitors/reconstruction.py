@@ -8,7 +8,18 @@ from torch import Tensor
 from assay.errors import InputError
 from assay.monitors.metadata import Labels, Metadata, Needs
 from assay.monitors.monitor import Monitor
-from assay.monitors.parts.alocc import OPTIMIZERS, Training, Weights, realness, reconstructed, trained
+from assay.monitors.parts.alocc import (
+    CROSS_ENTROPY,
+    OPTIMIZERS,
+    SQUARED,
+    Training,
+    Weights,
+    realness,
+    reconstructed,
+    reconstruction_error,
+    seen,
+    trained,
+)
 from assay.monitors.parts.class_rows import UNSEEN, fitting_classes, unseen_remedy
 from assay.monitors.parts.reservoir import Reservoir, checked_limit
 from assay.monitors.parts.row_blocks import row_blocks
@@ -22,6 +33,7 @@ BLOCK = 512
 """Rows scored at a time, which bounds memory."""
 
 MEASURES = ("error", "discriminator")
+LOSSES = (SQUARED, CROSS_ENTROPY)
 
 
 class Reconstruction(Monitor):
@@ -38,7 +50,10 @@ class Reconstruction(Monitor):
 
     Inputs (N, C, H, W) or (N, H, W) of any size from 4 x 4 go through convolutions, all others as vectors.
     They are standardised per channel or column, so errors are in variances of the training data; a constant
-    column keeps its unit. Networks are smaller than the original's. Each trains on at most `limit` rows for
+    column keeps its unit. loss="cross-entropy" is that of the benchmark's authors: inputs in [0, 1] as they
+    are, a reconstruction R(x) in (0, 1), and s(x) = mean_i -x_i log R(x)_i - (1 - x_i) log(1 - R(x)_i), which
+    has the entropy of a grey pixel in it however well it is reconstructed; `noise` is then in the inputs' own
+    units. Networks are smaller than the original's. Each trains on at most `limit` rows for
     `epochs` passes, from the seed alone. With per_class, a class never seen scores UNSEEN,
     the largest.
     """
@@ -65,11 +80,14 @@ class Reconstruction(Monitor):
         learning_rate: float = 1e-3,
         noise: float = 0.2,
         reconstruction_weight: float = 0.4,
+        loss: str = SQUARED,
         limit: int | None = 10_000,
         seed: int = 0,
     ) -> None:
         if measure not in MEASURES:
             raise InputError(f"expected measure to be one of {list(MEASURES)}, got {measure!r}")
+        if loss not in LOSSES:
+            raise InputError(f"expected loss to be one of {list(LOSSES)}, got {loss!r}")
         if optimizer not in OPTIMIZERS:
             raise InputError(f"expected optimizer to be one of {list(OPTIMIZERS)}, got {optimizer!r}")
         if epochs < 1 or batch_size < 1 or not learning_rate > 0:
@@ -85,6 +103,7 @@ class Reconstruction(Monitor):
         self.learning_rate = learning_rate
         self.noise = noise
         self.reconstruction_weight = reconstruction_weight
+        self.loss = loss
         self.limit = checked_limit(limit)
         self.seed = seed
 
@@ -194,15 +213,30 @@ class Reconstruction(Monitor):
             self.learning_rate,
             self.noise,
             self.reconstruction_weight,
+            self.loss,
             self.seed,
         )
 
     def _keep_scale(self, inputs: Tensor) -> None:
+        if self.loss == CROSS_ENTROPY:
+            self._keep_fractions(inputs)
+            return
         across = [dimension for dimension in range(inputs.ndim) if dimension != 1]
         values = inputs.double()
         self.shift_ = values.mean(dim=across, keepdim=True)[0].float()
         spread = values.std(dim=across, keepdim=True, correction=0)[0]
         self.scale_ = torch.where(spread > 1e-6 * values.abs().amax(), spread, 1.0).float()
+
+    def _keep_fractions(self, inputs: Tensor) -> None:
+        """No scaling, so that values stay in [0, 1]."""
+        low, high = (float(end) for end in inputs.aminmax())
+        if not (low >= 0 and high <= 1):
+            raise InputError(
+                f"expected inputs in [0, 1] for loss='cross-entropy', got {low:.3g} to {high:.3g}; scale "
+                "them, or use loss='squared'"
+            )
+        shape = [1] * (inputs.ndim - 1)
+        self.shift_, self.scale_ = torch.zeros(shape), torch.ones(shape)
 
     def _standard(self, inputs: Tensor) -> Tensor:
         return (inputs.float() - self.shift_) / self.scale_
@@ -214,10 +248,11 @@ class Reconstruction(Monitor):
             for rows in row_blocks(self._standard(inputs), BLOCK):
                 made = reconstructed(self.reconstructors_[key], rows)
                 if self.measure == "discriminator":
-                    sure = realness(self.discriminators_[key], made).double()
+                    sure = realness(self.discriminators_[key], seen(self.loss, made)).double()
                     scores.append((-sure).clamp(min=0) + (-sure.abs()).exp().log1p())  # -log sigmoid(sure)
                 else:
-                    scores.append((made - rows).double().square().flatten(1).mean(dim=1))
+                    error = reconstruction_error(self.loss, made, rows).double()
+                    scores.append(error.flatten(1).mean(dim=1))
         return torch.cat(scores)
 
 

@@ -20,6 +20,7 @@ OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "rmsprop": torch.optim.RMSprop,
 }
+SQUARED, CROSS_ENTROPY = "squared", "cross-entropy"
 SLOPE = 0.2
 """Of the leaky rectifiers on their negative side."""
 
@@ -37,11 +38,24 @@ class Training:
     learning_rate: float
     noise: float
     reconstruction_weight: float
+    loss: str
     seed: int
 
 
+def reconstruction_error(loss: str, made: Tensor, real: Tensor) -> Tensor:
+    """Of every value: its squared error; or, made being a logit, the cross-entropy of a value in [0, 1]."""
+    if loss == CROSS_ENTROPY:
+        return F.softplus(made) - real * made  # -x log s(made) - (1 - x) log(1 - s(made)), never infinite
+    return (made - real).square()
+
+
+def seen(loss: str, made: Tensor) -> Tensor:
+    """What was made as the discriminator sees it: values like those of inputs."""
+    return made.sigmoid() if loss == CROSS_ENTROPY else made
+
+
 def reconstructed(weights: Weights, inputs: Tensor) -> Tensor:
-    """R(x): what the reconstructor makes of images (N, C, H, W) or vectors (N, d)."""
+    """R(x) of images (N, C, H, W) or vectors (N, d); for cross-entropy its logits."""
     return _image(weights, inputs) if inputs.ndim == 4 else _perceptron(weights, inputs)
 
 
@@ -57,8 +71,8 @@ def realness(weights: Weights, inputs: Tensor) -> Tensor:
 def trained(inputs: Tensor, training: Training) -> tuple[Weights, Weights]:
     """Reconstructor and discriminator after adversarial training on standardised inputs.
 
-    Sabokrou et al. 2018, Eqs. 2 to 4: D tells x from R(x + noise); R fools it and keeps the squared error
-    small, the latter with `reconstruction_weight` (their lambda).
+    Sabokrou et al. 2018, Eqs. 2 to 4: D tells x from R(x + noise); R fools it and keeps the error, squared or
+    cross-entropy, small, the latter with `reconstruction_weight` (their lambda).
     """
     generator = torch.Generator().manual_seed(training.seed)
     shape = inputs.shape[1:]
@@ -70,9 +84,10 @@ def trained(inputs: Tensor, training: Training) -> tuple[Weights, Weights]:
             noisy = real + training.noise * torch.randn(real.shape, generator=generator)
             with torch.enable_grad():
                 made = reconstructed(reconstructor, noisy)
-                _step(steps[1], _telling_apart(discriminator, real, made.detach()))
-                error = (made - real).square().flatten(1).sum(dim=1).mean()
-                fooling = F.softplus(-realness(discriminator, made)).mean()
+                shown = seen(training.loss, made)
+                _step(steps[1], _telling_apart(discriminator, real, shown.detach()))
+                error = reconstruction_error(training.loss, made, real).flatten(1).sum(dim=1).mean()
+                fooling = F.softplus(-realness(discriminator, shown)).mean()
                 _step(steps[0], fooling + training.reconstruction_weight * error)
     return _plain(reconstructor), _plain(discriminator)
 
