@@ -58,6 +58,13 @@ def test_the_report_holds_every_chapter_and_its_pictures(demo):
     assert page.pictures >= sum(len(section.figures) for section in sections)
 
 
+def test_the_verdict_stands_on_top(demo):
+    sections, path = demo
+    (banner,) = (section.banner for section in sections if section.banner)
+    page = path.read_text()
+    assert page.index(banner.sentence) < page.index("Contents")
+
+
 def test_small_tensors_are_not_handed_from_thread_to_thread(monkeypatch, tmp_path):
     """With two threads the demo took more than three times as much of the processors."""
     seen = []
