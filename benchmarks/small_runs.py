@@ -34,6 +34,7 @@ RUNS = {
     "fleet": ["--data {data}/fashion-mnist --cache {work}/fleet --devices 8 --reshaped 1"],
     "growth": ["stream --rows 2e5 --features 16", "part-one benchmark 2000", "part-one traces 20000"],
     "guard_promises": ["stream --streams 2 --rows 200 --clean 600"],
+    "install": ["--help"],  # the rest installs some GB
     "language_models": [
         "rare --budget 3000 --seeds 1",
         "speed --model gpt2 --budget 200",
