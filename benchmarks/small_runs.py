@@ -30,6 +30,7 @@ RUNS = {
     ],
     "faults": [""],
     "few_labels": ["--draws 2"],
+    "coming_from": ["--help"],  # the rest needs the other libraries
     "counts": ["trials --trials 2 --resamples 50", "table"],
     "fleet": ["--data {data}/fashion-mnist --cache {work}/fleet --devices 8 --reshaped 1"],
     "growth": ["stream --rows 2e5 --features 16", "part-one benchmark 2000", "part-one traces 20000"],
