@@ -33,10 +33,12 @@ RUNS = {
     ],
     "faults": [""],
     "few_labels": ["--draws 2"],
+    "coming_from": ["--help"],  # the rest needs the other libraries
     "counts": ["trials --trials 2 --resamples 50", "table"],
     "fleet": ["--data {data}/fashion-mnist --cache {work}/fleet --devices 8 --reshaped 1"],
     "growth": ["stream --rows 2e5 --features 16", "part-one benchmark 2000", "part-one traces 20000"],
     "guard_promises": ["stream --streams 2 --rows 200 --clean 600"],
+    "install": ["--help"],  # the rest installs some GB
     "language_models": [
         "rare --budget 3000 --seeds 1",
         "speed --model gpt2 --budget 200",

@@ -192,6 +192,16 @@ class Unpacker:
         return network
 
 
+class NetworklessUnpacker(Unpacker):
+    """Reads what needs no network; an object made with one becomes None."""
+
+    def _object(self, kind: str, version: int, state: Any) -> Any:
+        pairs = state.get("$items", []) if isinstance(state, dict) else []
+        if any(isinstance(part, dict) and "$network" in part for _, part in pairs):
+            return None
+        return super()._object(kind, version, state)
+
+
 def _column(series: "pd.Series[Any]") -> Any:
     values = series.to_numpy()
     return values if values.dtype.kind in "biuf" else values.tolist()

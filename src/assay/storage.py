@@ -18,7 +18,7 @@ from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 
 from assay.errors import AssayError, StorageError
 from assay.identity import digest
-from assay.state_tree import MergeablePacker, Packer, Unpacker, class_of, kind_of
+from assay.state_tree import MergeablePacker, NetworklessUnpacker, Packer, Unpacker, class_of, kind_of
 from assay.state_tree import fingerprint_of as fingerprint_of
 from assay.state_tree import storable as storable
 
@@ -70,8 +70,19 @@ def load(path: str | os.PathLike[str], *, network: object | None = None, kind: s
             f"expected {path} to contain a {kind}, got a {metadata['kind']}; pass the right file"
         )
     networks = list(network) if isinstance(network, list | tuple) else [] if network is None else [network]
+    return _unpacked(path, metadata, Unpacker(tensors, networks))
+
+
+def load_without_networks(path: str | os.PathLike[str]) -> Any:
+    """A result as far as it can be read without its networks: None stands for what needs one, such as the
+    guard of a check. Its numbers, words and figures are all there."""
+    metadata, tensors = _read(path)
+    return _unpacked(path, metadata, NetworklessUnpacker(tensors, []))
+
+
+def _unpacked(path: str | os.PathLike[str], metadata: dict[str, str], unpacker: Unpacker) -> Any:
     try:
-        return Unpacker(tensors, networks).unpack(json.loads(metadata["state"]))
+        return unpacker.unpack(json.loads(metadata["state"]))
     except AssayError as error:  # already one sentence that says what to do
         raise StorageError(f"{path}: {error}") from error
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:

@@ -15,6 +15,8 @@ from assay.check.proposed_guard import PROPOSED, rival
 from assay.cli import app
 from assay.demo.networks import small_cnn, trained
 from assay.faults import BYTES, TOKENS
+from assay.report import changes
+from assay.storage import load_without_networks
 
 FAULTS = ("gaussian", "contrast", "pixel_trap", "dead_rows", "fgsm")
 
@@ -75,6 +77,38 @@ def test_the_estimator_is_tried_on_every_scenario_whose_labels_are_known(found, 
 def test_trials_about_which_nothing_can_be_told_say_so(found):
     table = found.trials.table.assign(verdict="cannot tell")
     assert '"cannot tell" on all' in replace(found.trials, table=table).summary()
+
+
+def test_an_estimator_whose_intervals_seldom_hold_is_not_called_ready(found):
+    told = found.trials.table.assign(verdict="holds", lower=0.4, value=0.5, upper=0.6)
+    for share, ready in ((0.5, False), (0.95, True)):
+        accuracy = np.where(np.arange(len(told)) < share * len(told), 0.5, 0.9)
+        trials = replace(found.trials, table=told.assign(accuracy=accuracy))
+        assert trials.ready is ready
+        assert ("do not rely on its answers" in trials.summary()) is not ready
+        assert ("--estimator" in trials.advice()) is ready
+
+
+def test_the_banner_names_what_decided(found):
+    first, *others = found.gates
+    for passed, words in ((True, "Fit to ship: all"), (False, "accuracy failed"), (None, "on accuracy.")):
+        verdict, sentence = replace(found, gates=(replace(first, passed=passed), *others)).banner()
+        assert verdict is passed
+        assert words in sentence
+
+
+def test_a_saved_check_is_shown_without_its_network(found, tmp_path):
+    """Two checks side by side are of two networks: a page needs neither."""
+    path = tmp_path / "check.safetensors"
+    assay.save(found, path)
+    shown = load_without_networks(path)
+    assert shown.guard is None
+    assert shown.banner() == found.banner()
+    assert [part.summary() for part in shown.parts()] == [part.summary() for part in found.parts()]
+    assert changes(shown, shown).banner() == (None, "Nothing changed beyond chance.")
+    assay.save(found.guard, path)
+    refused = CliRunner().invoke(app, ["report", str(path), "--output", str(tmp_path / "report.html")])
+    assert "expected a result" in str(refused.exception)
 
 
 def test_without_teaching_there_is_no_estimator(found):

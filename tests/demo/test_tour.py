@@ -1,11 +1,13 @@
 """The demo runs whole: every chapter answers, says what to do, and stands in the report."""
 
+from functools import partial
 from html.parser import HTMLParser
 
 import pytest
 import torch
 
-from assay.demo import everything, tour
+from assay.demo import doubts, everything, setting, tour
+from assay.demo.networks import trained
 from assay.demo.tour import CHAPTERS, run_demo
 from assay.report import Section
 
@@ -33,9 +35,14 @@ class Headings(HTMLParser):
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
+    """Smaller than `assay demo`, which `.ci/wheel` runs as it is: networks trained for a third of the time,
+    every fourth monitor, a twelfth of the samples."""
     path = tmp_path_factory.mktemp("demo") / "report.html"
+    chosen = doubts.chosen_monitors
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(everything, "BUDGET", 20_000)  # a twelfth: enough to run, not to converge
+        patch.setattr(setting, "trained", partial(trained, epochs=20))
+        patch.setattr(doubts, "chosen_monitors", lambda *arguments: chosen(*arguments)[::4])
+        patch.setattr(everything, "BUDGET", 20_000)
         return run_demo(path, quiet=True), path
 
 
@@ -56,6 +63,13 @@ def test_the_report_holds_every_chapter_and_its_pictures(demo):
     for section in sections:
         assert any(section.title in heading for heading in page.found)
     assert page.pictures >= sum(len(section.figures) for section in sections)
+
+
+def test_the_verdict_stands_on_top(demo):
+    sections, path = demo
+    (banner,) = (section.banner for section in sections if section.banner)
+    page = path.read_text()
+    assert page.index(banner.sentence) < page.index("Contents")
 
 
 def test_small_tensors_are_not_handed_from_thread_to_thread(monkeypatch, tmp_path):

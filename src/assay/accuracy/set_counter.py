@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 
 from assay.accuracy.row_signals import FEATURES, RowSignals
@@ -75,6 +74,8 @@ class SetCounter:
     @classmethod
     def fitted(cls, reference: Trace, *, seed: int = 0) -> Self:
         """Fitted on a labelled Trace: its distances are to the first half of a random split of it."""
+        from sklearn.isotonic import IsotonicRegression
+
         counter = cls()
         first, second = halves(len(reference), seed)
         counter.signals_ = RowSignals.fitted(reference[first], seed=seed)

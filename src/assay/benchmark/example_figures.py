@@ -56,9 +56,8 @@ def _images_figure(examples: Examples, guard: str) -> "Figure":
 
 
 def _places(table: pd.DataFrame, category: str, mistake: str) -> Any:
-    """The rows of a kind of mistake, the surest first."""
-    own = table[(table["category"] == category) & (table["mistake"] == mistake)]
-    return own.sort_values("score", ascending=mistake == MISSED).index.to_numpy()
+    """The rows of a kind of mistake, in the order of the table: the worst first."""
+    return np.flatnonzero((table["category"] == category) & (table["mistake"] == mistake))
 
 
 def _draw(axes: "Axes", image: Any, facts: Any) -> None:
@@ -68,8 +67,9 @@ def _draw(axes: "Axes", image: Any, facts: Any) -> None:
 
 
 def _words(facts: Any) -> str:
-    truth = "unknown" if facts["label"] == NO_LABEL else facts["label"]
-    return f"said {facts['prediction']}, is {truth}\nscore {facts['score']:.3g}"
+    said, label = facts["prediction"], facts["label"]
+    truth = "rightly" if said == label else "is unknown" if label == NO_LABEL else f"is {label}"
+    return f"said {said}, {truth}\nscore {facts['score']:.3g}"
 
 
 def _texts_figure(examples: Examples, guard: str) -> "Figure":

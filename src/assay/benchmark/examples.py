@@ -27,8 +27,7 @@ SIDE = 96
 class Examples:
     """A row per example: guard, category, scenario, mistake, prediction, label, score; and its image or text.
 
-    Of the faults missed those with the lowest scores are kept, of the good inputs cancelled those with the
-    highest: the guard is surest where it is wrong.
+    Kept are the worst, the worst first (`_order`).
     """
 
     table: pd.DataFrame
@@ -47,11 +46,10 @@ class Examples:
             images = torch.cat([self.images, more.images])
         texts = None if self.texts is None or more.texts is None else self.texts + more.texts
         again = table.duplicated(["guard", "category", "mistake", "prediction", "label", "score"])
-        extreme = table["score"].where(table["mistake"] == CANCELLED_GOOD, -table["score"])
-        extreme = extreme.mask(again, -np.inf)  # good inputs are the same in several scenarios
-        places = extreme.groupby([table["guard"], table["category"], table["mistake"]])
-        first = places.rank(method="first", ascending=False) <= EACH
-        return Examples(table, images, texts)._of_rows(np.flatnonzero(first & ~again))
+        once = table[~again]  # good inputs are the same in several scenarios
+        ordered = once.iloc[_order(once)]
+        first = ordered.groupby(["guard", "category", "mistake"], sort=False).head(EACH)
+        return Examples(table, images, texts)._of_rows(first.index.to_numpy())
 
     def _of_rows(self, rows: Any) -> "Examples":
         return Examples(
@@ -66,25 +64,30 @@ def examples_of(guard: str, scenario: Scenario, readout: Readout) -> Examples | 
     inputs = scenario.inputs
     if readout.sources is not None or not (_is_texts(inputs) or _is_images(inputs)):
         return None
-    is_fault, scores = scenario.is_fault.numpy(), np.nan_to_num(readout.scores.astype(np.float64))
+    is_fault = scenario.is_fault.numpy()
     parts = []
-    for mistake, wrong, order in (
-        (MISSED, is_fault & ~readout.alarm, scores),
-        (CANCELLED_GOOD, ~is_fault & readout.alarm, -scores),
-    ):
+    for mistake, wrong in ((MISSED, is_fault & ~readout.alarm), (CANCELLED_GOOD, ~is_fault & readout.alarm)):
         rows = np.flatnonzero(wrong)
-        rows = rows[np.argsort(order[rows], kind="stable")][:EACH]
         facts = {
             "guard": guard, "category": scenario.category, "scenario": scenario.name, "mistake": mistake,
             "prediction": readout.predictions[rows], "label": readout.labels[rows],
             "score": readout.scores[rows].astype(np.float64),
         }  # fmt: skip
-        parts.append((rows, pd.DataFrame(facts, index=range(len(rows)))))
-    rows = np.concatenate([rows for rows, _ in parts])
-    table = pd.concat([part for _, part in parts], ignore_index=True)
+        part = pd.DataFrame(facts, index=rows)
+        parts.append(part.iloc[_order(part)[:EACH]])
+    found = pd.concat(parts)
+    rows, table = found.index.to_numpy(), found.reset_index(drop=True)
     if _is_texts(inputs):
         return Examples(table, texts=[inputs[row] for row in rows])
     return Examples(table, images=_small(inputs, torch.from_numpy(rows)))
+
+
+def _order(table: pd.DataFrame) -> Any:
+    """The worst first: a wrong answer that was let through, a right one that was cancelled; among these,
+    where the guard was surest."""
+    right, missed = table["prediction"] == table["label"], table["mistake"] == MISSED
+    scores = np.nan_to_num(table["score"])
+    return np.lexsort((np.where(missed, scores, -scores), right == missed))
 
 
 def _is_texts(inputs: Any) -> bool:

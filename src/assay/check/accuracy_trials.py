@@ -23,10 +23,18 @@ from assay.trace import concatenated
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+HELD_ENOUGH = 0.8
+"""Share of its 95 % intervals that must hold the truth before an estimator is called ready: the scenarios
+share their test rows, so that fewer than 95 % may hold by chance."""
+
 COLUMNS = (
     *("scenario", "category", "severity", "rows", "accuracy"),
     *("value", "lower", "upper", "verdict", "reason"),
 )
+
+
+READY = "It is ready for assay accuracy and assay serve."
+NOT_READY = "That is too seldom: do not rely on its answers for this network."
 
 
 @storable("check.AccuracyTrials")
@@ -66,17 +74,28 @@ class AccuracyTrials(Shown):
         if not len(told):
             return f'The answer about accuracy without labels was "cannot tell" on all {total} scenarios.'
         error = (told["value"] - told["accuracy"]).abs()
-        held = int(((told["lower"] <= told["accuracy"]) & (told["accuracy"] <= told["upper"])).sum())
         return (
             f"Asked without labels about {total} scenarios, the estimator could tell the accuracy of "
             f"{len(told)}: it was off by {100 * error.mean():.1f} points on average (at most "
-            f"{100 * error.max():.1f}), and its 95 % interval held the truth in {held} of {len(told)}. "
-            "Faults of the same kinds had taught it, on other rows; others it may know less well. It is "
-            "ready for assay accuracy and assay serve."
+            f"{100 * error.max():.1f}), and its 95 % interval held the truth in {self._held} of "
+            f"{len(told)}. Faults of the same kinds had taught it, on other rows; others it may know less "
+            f"well. {READY if self.ready else NOT_READY}"
         )
+
+    @property
+    def _held(self) -> int:
+        told = self.told
+        return int(((told["lower"] <= told["accuracy"]) & (told["accuracy"] <= told["upper"])).sum())
+
+    @property
+    def ready(self) -> bool:
+        """Whether the answers held often enough to be asked for in operation."""
+        return self._held >= HELD_ENOUGH * max(1, len(self.told))
 
     def advice(self) -> str:
         """What to do with the estimator."""
+        if not self.ready:
+            return "Ask people instead: label a few rows in operation (assay accuracy --to-label 50)."
         return (
             "In operation, ask assay accuracy --estimator estimator.safetensors; where it cannot tell, label "
             "a few rows (assay accuracy --to-label 50)."

@@ -72,10 +72,11 @@ class Check(Shown):
 
     def banner(self) -> tuple[bool | None, str]:
         """The verdict in one sentence."""
+        named = ", ".join(gate.name for gate in self.gates if gate.passed is self.passed)
         words = {
-            True: "Every gate passed.",
-            False: "A gate failed: do not ship this network as it is.",
-            None: "A gate is undecided: there is too little data to ship or to reject the network.",
+            True: f"Fit to ship: all {len(self.gates)} gates passed.",
+            False: f"Do not ship it as it is: {named} failed.",
+            None: f"Cannot tell yet: there is too little data to decide on {named}.",
         }
         return self.passed, words[self.passed]
 

@@ -19,7 +19,7 @@ def demo(
 
     Example: `assay demo --output report.html`
     """
-    from assay.demo import run_demo
+    from assay.demo.tour import run_demo
 
     sections = run_demo(output, seed, quiet=as_json)
     if as_json:

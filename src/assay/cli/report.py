@@ -27,7 +27,8 @@ def report(
         str, typer.Option(help="Heading of the report.")
     ] = "How far can this network be trusted?",
     network: Annotated[
-        str | None, typer.Option(help="module:factory of the network, for results that need it to load.")
+        str | None,
+        typer.Option(help="module:factory of the network, to make sure that new checks are of it."),
     ] = None,
     against: Against = None,
     as_json: ForMachines = False,
@@ -44,7 +45,8 @@ def report(
     from assay.report import changes
 
     known = None if network is None else network_at(network)
-    found, older = ([_result_at(path, known) for path in paths or []] for paths in (results, against))
+    found = [_result_at(path, known) for path in results]
+    older = [_result_at(path) for path in against or []]
     if older and len(older) != len(found):
         raise InputError(
             f"expected an older result for each of {len(found)}, got {len(older)}; repeat --against in "
@@ -63,14 +65,17 @@ def report(
         print(f"{len(found)} results; report in {output}")
 
 
-def _result_at(path: Path, network: "Network | None") -> Any:
+def _result_at(path: Path, network: "Network | None" = None) -> Any:
+    """A saved result; without its network, all that a page shows is there."""
     import assay
     from assay.report import Result
+    from assay.storage import load_without_networks
 
-    found = assay.load(path, network=network)
+    found = assay.load(path, network=network) if network else load_without_networks(path)
     if not isinstance(found, Result):
+        kind = "a guard" if found is None else f"a {type(found).__name__}"
         raise InputError(
-            f"expected a result in {path}, got a {type(found).__name__}; "
+            f"expected a result in {path}, got {kind}; "
             "pass what mira, benchmark, reshape, sample or check saved"
         )
     return found

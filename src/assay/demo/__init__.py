@@ -1,5 +1,4 @@
-"""The demo: every capability on bundled digits, in words and pictures."""
+"""The demo: every capability on bundled digits, in words and pictures.
 
-from assay.demo.tour import run_demo
-
-__all__ = ["run_demo"]
+Nothing is imported here: `assay.demo.networks`, which examples use, needs torch alone.
+"""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, max_pool2d, smooth_l1_loss
 
+from assay.demo.adam import Adam
 from assay.demo.networks import one_thread
 from assay.demo.scenes import SIDE, Boxes, Scenes
 from assay.labels import IGNORED
@@ -127,14 +128,10 @@ def _trained(
         torch.manual_seed(seed)
         module = architecture(data.background + 1)
         steps = epochs * -(-len(data.images) // 32)
-        optimizer = torch.optim.Adam(module.parameters(), lr=4e-3)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+        optimiser = Adam(module.parameters(), 4e-3, steps)
         for _ in range(epochs):
             for part in torch.split(torch.randperm(len(data.images)), 32):
-                optimizer.zero_grad()
-                torch.autograd.backward(loss(module, part))
-                optimizer.step()
-                schedule.step()
+                optimiser.step(torch.autograd.grad(loss(module, part), optimiser.parameters))
     return module.eval()
 
 

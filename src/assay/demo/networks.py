@@ -7,6 +7,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from assay.demo.adam import Adam
+
 
 def small_cnn(classes: int = 10) -> nn.Module:
     """Two convolutions, 64 features."""
@@ -60,16 +62,11 @@ def trained(
     with torch.random.fork_rng(devices=[]), one_thread():
         torch.manual_seed(seed)
         module = architecture(int(labels.max()) + 1)
-        optimiser = torch.optim.Adam(module.parameters(), lr=3e-3)
-        steps = epochs * -(-len(inputs) // batch_size)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+        optimiser = Adam(module.parameters(), 3e-3, steps=epochs * -(-len(inputs) // batch_size))
         for _ in range(epochs):
             for part in torch.split(torch.randperm(len(inputs)), batch_size):
-                optimiser.zero_grad()
                 loss = nn.functional.cross_entropy(module(inputs[part]), labels[part])
-                torch.autograd.backward(loss)
-                optimiser.step()
-                schedule.step()
+                optimiser.step(torch.autograd.grad(loss, optimiser.parameters))
     return module.eval()
 
 

@@ -11,12 +11,15 @@ import torch
 from assay.demo.setting import UNKNOWN, Setting
 from assay.guard import Verdict, default_guard
 from assay.report import Section
+from assay.report.section import Banner
 from assay.storage import load, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FALSE_ALARM_RATE = 0.05
+ENOUGH = 0.9
+"""Share of wrong answers that a guard must cancel before the network is called trustworthy with it."""
 SHOWN = 8
 """Digits of each kind in the figure."""
 
@@ -64,7 +67,16 @@ def shipped(setting: Setting) -> Section:
         [_digits_figure(setting, known, unknown)],
         table,
         advice=advice,
+        banner=_banner(*wrong),
     )
+
+
+def _banner(wrong: int, cancelled: int) -> Banner:
+    """The verdict of the demo, for the top of its report."""
+    found = f"of {wrong} wrong answers its guard cancels {cancelled}"
+    if cancelled >= ENOUGH * wrong:
+        return Banner.of(True, f"With its guard the small CNN can be trusted: {found}.")
+    return Banner.of(False, f"Do not trust the small CNN with digits it never saw: {found}.")
 
 
 def _why(verdict: Verdict) -> str:

@@ -5,8 +5,6 @@ from typing import Self
 
 import numpy as np
 import torch
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 from torch import Tensor
 
 from assay.errors import InputError
@@ -100,6 +98,9 @@ class MultiLayerMahalanobis(Monitor):
 
         Neither should have been fitted on. Layers that point the wrong way get a negative weight.
         """
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.model_selection import GridSearchCV
+
         parts = [self.by_layer(trace) / self.deviations_[:, None] for trace in (inside, outside)]
         for name, part in zip(("inside", "outside"), parts, strict=True):
             if part.shape[1] < _FOLDS or not torch.isfinite(part).all():

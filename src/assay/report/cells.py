@@ -1,6 +1,7 @@
 """How values stand in a table: at most four digits, shares in per cent, a dash for what is missing."""
 
 import math
+import re
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -47,6 +48,15 @@ def share_text(value: float) -> str:
     if not math.isfinite(value) or percent in (0.0, 100.0):
         return f"{percent:g} %"
     return f"{percent:.1f} %" if abs(percent) >= 0.1 else f"{percent:.2g} %"
+
+
+def shares_in_words(text: str) -> str:
+    """The shares in a sentence, as they stand in tables; a line never breaks before the sign.
+
+    >>> shares_in_words("98.9% (95 % interval)")
+    '98.9\\xa0% (95\\xa0% interval)'
+    """
+    return re.sub(r"(?<=\d) ?%", "\N{NO-BREAK SPACE}%", text)
 
 
 def number_text(value: float) -> str:

@@ -41,11 +41,12 @@ class GateCard:
 
     @property
     def wanted(self) -> str:
-        return f"{'at most' if self.gate.at_most else 'at least'} {self._text(self.gate.limit)}"
+        """In the gate's own words, with the number as the card writes it."""
+        return f"{self.gate.wanted.rpartition(' ')[0]} {self._text(self.gate.limit)}"
 
     @property
     def figure(self) -> Markup:
-        """A line with the interval and the point on it; hatched on the side that is wanted."""
+        """A line with the interval and the point on it; shaded on the side that is wanted."""
         gate = self.gate
         known = [value for value in (gate.measured, *gate.interval, gate.limit) if math.isfinite(value)]
         room = 0.2 * (max(known) - min(known) or 1.0)

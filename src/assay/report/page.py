@@ -15,7 +15,7 @@ import pandas as pd
 import assay
 from assay.errors import InputError
 from assay.figure_image import caption, figure_address
-from assay.report.cells import cell_text, share_columns
+from assay.report.cells import cell_text, share_columns, shares_in_words
 from assay.report.columns import meanings
 from assay.report.section import Section
 from assay.storage import write_text_whole
@@ -34,7 +34,7 @@ def write_report(
 ) -> None:
     """Write results (or Sections) to one HTML file at `path`, whole or not at all.
 
-    A result made of others (`parts()`) is followed by them. A verdict among them stands on top, before
+    A result made of others (`parts()`) is followed by them. Verdicts among them stand on top, before
     anything else. `origin` says where it all came from (command, data, seed): it is folded at the top, with
     the versions.
     """
@@ -45,7 +45,7 @@ def write_report(
         title=title,
         introduction=introduction,
         sections=sections,
-        banner=next((section.banner for section in sections if section.banner), None),
+        banners=[section.banner for section in sections if section.banner],
         origin={**(origin or {}), **versions()},
         version=assay.__version__,
         date=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -85,6 +85,7 @@ def _template() -> jinja2.Template:
         "figure_address": figure_address,
         "caption": caption,
         "cell": cell_text,
+        "words": shares_in_words,
         "shares": share_columns,
         "rows": _rows,
         "number": _number,

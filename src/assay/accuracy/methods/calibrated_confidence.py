@@ -1,7 +1,6 @@
 """Confidence-based performance estimation (CBPE, as NannyML calls it): the mean of calibrated confidences."""
 
 import numpy as np
-from sklearn.isotonic import IsotonicRegression
 
 from assay.accuracy.methods.mean_score import MeanScore
 from assay.accuracy.predictions import LabelledPredictions, Predictions
@@ -23,6 +22,8 @@ class CalibratedConfidence(MeanScore):
     corrected = False
 
     def _learn(self, reference: LabelledPredictions) -> None:
+        from sklearn.isotonic import IsotonicRegression
+
         fitted = IsotonicRegression(y_min=0.0, y_max=1.0).fit(
             reference.predictions.confidence, reference.correct
         )

@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.isotonic import IsotonicRegression
 
 from assay.accuracy.methods.method import Method
 from assay.accuracy.predictions import AccuracyReference
@@ -80,6 +79,8 @@ class CalibratedSignal(Method):
 
     def _fitted_curve(self, signals: Doubles, accuracies: Doubles) -> Doubles:
         """(2, knots): signal, ascending, and accuracy."""
+        from sklearn.isotonic import IsotonicRegression
+
         fitted = IsotonicRegression(increasing=self.rising).fit(signals, accuracies)
         return np.stack([fitted.X_thresholds_, fitted.y_thresholds_])
 

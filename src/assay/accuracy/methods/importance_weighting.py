@@ -4,11 +4,6 @@ operation."""
 from typing import Self
 
 import numpy as np
-from sklearn.isotonic import IsotonicRegression
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from assay.accuracy.methods.mean_score import normal_interval
 from assay.accuracy.methods.method import Method
@@ -54,6 +49,8 @@ class ImportanceWeighting(Method):
 
     def sums(self, predictions: Predictions) -> Doubles:
         """Mean calibrated confidence, its variance, and how many reference rows are like operational ones."""
+        from sklearn.isotonic import IsotonicRegression
+
         weights = self._weights(predictions)
         known, correct = self.reference_.predictions.confidence, self.reference_.correct
         curve = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(known, correct, weights)
@@ -76,6 +73,11 @@ class ImportanceWeighting(Method):
         return f"only {sums[2]:.0f} reference rows are like these"
 
     def _weights(self, predictions: Predictions) -> Doubles:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.model_selection import StratifiedKFold, cross_val_predict
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
         reference = self.reference_.predictions
         rows = np.concatenate([_logits(reference), _logits(predictions)])
         if reference.features is not None and predictions.features is not None:

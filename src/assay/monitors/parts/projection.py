@@ -8,8 +8,6 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components, shortest_path
 from scipy.spatial.distance import cdist
-from sklearn.decomposition import PCA
-from sklearn.neighbors import kneighbors_graph
 from torch import Tensor
 
 from assay.errors import InputError
@@ -28,6 +26,8 @@ def chosen_neurons(neurons: Sequence[int], width: int) -> dict[str, Tensor]:
 
 def principal(rows: Tensor) -> dict[str, Tensor]:
     """The plane of largest variance."""
+    from sklearn.decomposition import PCA
+
     fit = PCA(min(2, *rows.shape), svd_solver="full").fit(rows.double().numpy())
     return {
         "mean": torch.from_numpy(fit.mean_).float(),
@@ -69,6 +69,8 @@ def geodesic(rows: Tensor, landmarks: int, neighbours: int, seed: int) -> dict[s
 
 def _geodesics(points: NDArray[np.float64], neighbours: int) -> NDArray[np.float64]:
     """Shortest paths along the neighbours' graph; parts of it are joined where they come closest."""
+    from sklearn.neighbors import kneighbors_graph
+
     graph = kneighbors_graph(points, neighbours, mode="distance").tolil()
     count, parts = connected_components(graph, directed=False)
     for one, other in combinations(range(count), 2):
