@@ -41,7 +41,7 @@ from assay.omniinput.sampling import problem as problems
 from assay.omniinput.sampling.vocabulary import NextTokens, Tilt
 
 SHARED = Path(os.environ.get("ASSAY_SHARED", Path(__file__).parents[2] / "shared" / "data"))
-BATCH = 96  # rows of plain generation, against which memory is compared
+BATCH = 96  # rows of plain generation
 
 
 def model_of(name: str, gguf: Path | None) -> tuple[torch.nn.Module, int, int]:
@@ -84,7 +84,8 @@ def count_cpu_time() -> None:
 def speed(asked: argparse.Namespace) -> None:
     model, length, start = model_of(asked.model, asked.gguf)
     lm = assay.CausalLM.from_huggingface(model, length, start=start)
-    plain = generated(model, lm.values, length, BATCH)
+    rows = min(lm.most_rows, max(BATCH, asked.budget // 40))  # as many as the run has in a batch
+    plain = generated(model, lm.values, length, rows)
     before = peak()
     edges = np.arange(1.0, 12.01, 0.25) * length
     count_cpu_time()
