@@ -202,16 +202,21 @@ def _plain_density(counts, fine, centres, edges, ladder) -> np.ndarray:
     return np.where(np.isfinite(found), found, np.nan)
 
 
-def blackbox(problem: str, evaluations: int, seeds: range, ensembles: int) -> None:
+def blackbox(problem: str, evaluations: int, seeds: range, ensembles: int, kernels: list[str]) -> None:
     """assay's tempering with its own kernels, on the output function alone; estimates at checkpoints."""
     edges, exact = exact_of(problem)
     model = model_of(problem)
+    method = "assay, black box" + (f" ({', '.join(kernels)})" if kernels else "")
     space = assay.InputSpace((8,), 10) if problem == "toy" else assay.InputSpace((25,), 50)
     for seed in seeds:
         plan = Plan(edges=edges, seed=seed, ensembles=ensembles, adapt_share=min(0.2, 2e5 / evaluations))
         target = Problem(model.output, space)
         run = Tempering(
-            target, kernels_of("auto"), plan, Budget(evaluations, None), torch.Generator().manual_seed(seed)
+            target,
+            kernels_of(kernels or "auto"),
+            plan,
+            Budget(evaluations, None),
+            torch.Generator().manual_seed(seed),
         )
         run.begin()
         due, within = 100_000, 0
@@ -219,7 +224,7 @@ def blackbox(problem: str, evaluations: int, seeds: range, ensembles: int) -> No
             run.advance()
             if target.evaluations >= due and run.frozen and run.record.steps > 40:
                 found = estimate(run.record, LadderSolver(run.betas), seed)
-                worst = note(problem, "assay, black box", seed, due, found.log_density, exact)
+                worst = note(problem, method, seed, due, found.log_density, exact)
                 within = within + 1 if worst <= GOAL else 0
                 due *= 2
 
@@ -308,6 +313,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2, help="how many")
     parser.add_argument("--first-seed", type=int, default=0, help="of blackbox and language")
     parser.add_argument("--ensembles", type=int, default=8)
+    parser.add_argument("--kernels", nargs="+", default=[], help="of blackbox, instead of its own choice")
     parser.add_argument("--sampler", default="auto")
     parser.add_argument("--model", choices=["toy", "stories260K"], default="toy")
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -325,7 +331,7 @@ def main() -> None:
         case "plain":
             plain(asked.problem, int(asked.evaluations), asked.seeds)
         case "blackbox":
-            blackbox(asked.problem, int(asked.evaluations), seeds, asked.ensembles)
+            blackbox(asked.problem, int(asked.evaluations), seeds, asked.ensembles, asked.kernels)
         case "language":
             language(asked.problem, int(asked.evaluations), seeds, asked.ensembles, asked.sampler)
         case "speed":
