@@ -119,6 +119,16 @@ def test_pages_are_written_from_the_cache(three, tmp_path):
     )
 
 
+def test_sentences_of_a_run_are_wrapped_and_its_tables_are_not():
+    table = f"| {'x' * 200} |"
+    text = f"{'word ' * 40}\n\n{table}\n- short"
+    lines = driver.wrapped(text).splitlines()
+    assert max(map(len, lines[:2])) <= 110
+    assert lines[2:] == ["", table, "- short"]
+    long = Run("a", (f"pages --x {'y' * 120}",), 1, 1)
+    assert driver.shown(long).startswith("```sh\npython benchmarks/papers/pages.py --x y")
+
+
 def test_comments_and_docstrings_decide_no_figure(tmp_path):
     (tmp_path / "a.py").write_text('"""Text."""\n\n\ndef f(x):\n    """More."""\n    return x + 1  # why\n')
     (tmp_path / "b.py").write_text("def f(x):\n    return x + 1\n")
