@@ -1,6 +1,7 @@
 """Figures in the docs come from runs: markers and runs match, rewriting is exact, a driver goes on."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +99,16 @@ def test_what_is_fresh_is_not_made_again_and_what_takes_too_long_not_begun(three
     # What the network stands on changes, so the table is stale too.
     driver.RUNS["network"] = Run("network", ("pages --more",), minutes=20, value=1)
     assert [three.state(run) for run in driver.in_order([])] == ["fresh", "stale", "stale"]
+
+
+def test_a_table_that_was_registered_later_makes_the_run_unfinished(three, tmp_path):
+    for run in driver.in_order(["table"]):
+        stamped(run, three)
+    driver.RUNS["table"] = replace(driver.RUNS["table"], blocks={"t": "page.md", "later": "page.md"})
+    assert three.state(driver.RUNS["table"]) == "stale"
+    (tmp_path / "page.md").write_text("<!-- figures table/later -->\nold\n<!-- end table/later -->\n")
+    driver.write_pages(three, tmp_path)
+    assert "\nold\n" in (tmp_path / "page.md").read_text()
 
 
 def test_a_failed_need_leaves_out_what_needs_it(three):

@@ -128,7 +128,9 @@ class Cache:
         return max(found, key=lambda stamp: stamp.finished, default=None)
 
     def state(self, run: Run) -> str:
-        if (self.of(run) / "stamp.json").exists():
+        """Fresh: it finished with the code as it is now, and left every table that the docs show today."""
+        wanted = ["stamp.json", *(f"tables/{block}.md" for block in run.blocks)]
+        if all((self.of(run) / name).exists() for name in wanted):
             return "fresh"
         return "stale" if self.stamp(run) else "missing"
 
@@ -200,7 +202,9 @@ def write_pages(caches: Cache, docs: Path) -> None:
             continue
         tables = caches.folder / run.name / stamp.code / "tables"
         for block, page in run.blocks.items():
-            text = wrapped((tables / f"{block}.md").read_text(encoding="utf-8"))
+            if not (path := tables / f"{block}.md").exists():
+                continue  # registered after that run
+            text = wrapped(path.read_text(encoding="utf-8"))
             blocks.setdefault(page, {})[f"{run.name}/{block}"] = Block(
                 text, shown(run), stamp.code, stamp.date
             )
