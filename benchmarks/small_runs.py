@@ -103,8 +103,10 @@ RUNS = {
         f"run cifar10 --rows 100 --images 3000 {SAFETY}",
         f"stream gtsrb --streamed 20 {SAFETY}",
         f"stream cifar10 --streamed 20 {SAFETY}",
-        f"alarms gtsrb --rows 100 --images 3000 {SAFETY}",
-        f"alarms cifar10 --rows 100 --images 3000 {SAFETY}",
+    ],
+    "papers/safety_alarms": [
+        "--images 3000 --rows 100 --networks {work}/safety --tables {work}/safety --data {data} "
+        "--shared {shared}"
     ],
     "papers/safety_published": ["--tables {work}/safety"],
     "papers/safety_tables": [

@@ -1,6 +1,7 @@
 """Figures in the docs come from runs: markers and runs match, rewriting is exact, a driver goes on."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,16 @@ def test_what_is_fresh_is_not_made_again_and_what_takes_too_long_not_begun(three
     assert [three.state(run) for run in driver.in_order([])] == ["fresh", "stale", "stale"]
 
 
+def test_a_table_that_was_registered_later_makes_the_run_unfinished(three, tmp_path):
+    for run in driver.in_order(["table"]):
+        stamped(run, three)
+    driver.RUNS["table"] = replace(driver.RUNS["table"], blocks={"t": "page.md", "later": "page.md"})
+    assert three.state(driver.RUNS["table"]) == "stale"
+    (tmp_path / "page.md").write_text("<!-- figures table/later -->\nold\n<!-- end table/later -->\n")
+    driver.write_pages(three, tmp_path)
+    assert "\nold\n" in (tmp_path / "page.md").read_text()
+
+
 def test_a_failed_need_leaves_out_what_needs_it(three):
     assert driver.drive(driver.in_order(["table"]), 9.0, three, lambda *_: False) == []
 
@@ -117,6 +128,16 @@ def test_pages_are_written_from_the_cache(three, tmp_path):
         f"<!-- figures table/t: code {code}, 1 May 2026 -->\n\n"
         "`python benchmarks/papers/pages.py --x NETWORK`\n\n| 1 |\n\n<!-- end table/t -->\n"
     )
+
+
+def test_sentences_of_a_run_are_wrapped_and_its_tables_are_not():
+    table = f"| {'x' * 200} |"
+    text = f"{'word ' * 40}\n\n{table}\n- short"
+    lines = driver.wrapped(text).splitlines()
+    assert max(map(len, lines[:2])) <= 110
+    assert lines[2:] == ["", table, "- short"]
+    long = Run("a", (f"pages --x {'y' * 120}",), 1, 1)
+    assert driver.shown(long).startswith("```sh\npython benchmarks/papers/pages.py --x y")
 
 
 def test_comments_and_docstrings_decide_no_figure(tmp_path):

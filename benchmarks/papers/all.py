@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from textwrap import fill
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE)]
@@ -35,6 +36,7 @@ from runs import RUNS, Run  # noqa: E402
 
 ROOT = HERE.parents[1]
 IMAGES = (".svg", ".png")
+WIDTH = 110
 
 
 @cache
@@ -126,7 +128,9 @@ class Cache:
         return max(found, key=lambda stamp: stamp.finished, default=None)
 
     def state(self, run: Run) -> str:
-        if (self.of(run) / "stamp.json").exists():
+        """Fresh: it finished with the code as it is now, and left every table that the docs show today."""
+        wanted = ["stamp.json", *(f"tables/{block}.md" for block in run.blocks)]
+        if all((self.of(run) / name).exists() for name in wanted):
             return "fresh"
         return "stale" if self.stamp(run) else "missing"
 
@@ -146,7 +150,16 @@ def shown(run: Run) -> str:
         + command.replace(" ", ".py ", 1).format(**{name: name.upper() for name in names})
         for command in run.commands
     ]
-    return f"`{lines[0]}`" if len(lines) == 1 else "```sh\n" + "\n".join(lines) + "\n```"
+    one = len(lines) == 1 and len(lines[0]) <= WIDTH - 2
+    return f"`{lines[0]}`" if one else "```sh\n" + "\n".join(lines) + "\n```"
+
+
+def wrapped(text: str) -> str:
+    """Sentences at the width of the docs; tables and images stay on their lines."""
+    return "\n".join(
+        line if line.startswith(("|", "!")) else fill(line, WIDTH, break_on_hyphens=False)
+        for line in text.splitlines()
+    )
 
 
 def made(run: Run, caches: Cache) -> bool:
@@ -189,7 +202,9 @@ def write_pages(caches: Cache, docs: Path) -> None:
             continue
         tables = caches.folder / run.name / stamp.code / "tables"
         for block, page in run.blocks.items():
-            text = (tables / f"{block}.md").read_text(encoding="utf-8")
+            if not (path := tables / f"{block}.md").exists():
+                continue  # registered after that run
+            text = wrapped(path.read_text(encoding="utf-8"))
             blocks.setdefault(page, {})[f"{run.name}/{block}"] = Block(
                 text, shown(run), stamp.code, stamp.date
             )

@@ -2,7 +2,6 @@
 
     python benchmarks/papers/safety_monitors.py run cifar10     # its 39 scenarios, also for Table I's boxes
     python benchmarks/papers/safety_monitors.py stream gtsrb    # Table VI: one image at a time
-    python benchmarks/papers/safety_monitors.py alarms gtsrb    # false alarms by how a guard was calibrated
 
 Before: lenets.py and safety_guards.py. After: safety_tables.py. Scenarios that were judged are not judged
 again. BTSC cannot be had, so its novelty pair is missing.
@@ -169,37 +168,11 @@ def stream(name: str, options: argparse.Namespace) -> None:
     print(result.by_guard()[["guard", "model_seconds", "monitor_seconds"]].to_string(), flush=True)
 
 
-def alarms(name: str, options: argparse.Namespace) -> None:
-    """False alarms on good test images at a promised 5 %, by what the threshold was set on."""
-    network, split = network_of(name, options.networks), Split.of(name, options)
-    inputs, labels = images_of(name, "test", options)
-    chosen = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))[: options.rows]
-    seen = split.learned[:: max(1, len(split.learned) // options.rows)]
-    new, learned = (network.observe(split.inputs[rows], keep_inputs=True) for rows in (split.held, seen))
-    test = network.observe(inputs[chosen], keep_inputs=True)
-    rows = []
-    for path in sorted(options.guards.glob(f"{name} *{CALIBRATED}")):
-        guard = assay.load(path, network=network)
-        remember(guard.monitor)
-        found = {"monitor": path.name.removeprefix(f"{name} ").removesuffix(CALIBRATED)}
-        for title, trace, groups in (
-            ("images it learned from", learned, None),
-            ("rows held out", new, None),
-            ("tracks held out", new, split.tracks[split.held]),
-        ):
-            if name == "gtsrb" or groups is None:
-                judged = assay.Guard(network, guard.monitor).calibrate(trace, 0.05, groups=groups).judge(test)
-                found[title] = float(judged.alarm.double().mean())
-        rows.append(found)
-        print(found, flush=True)
-    pd.DataFrame(rows).to_csv(options.work / f"alarms-{name}.csv", index=False)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("stage", choices=["run", "stream", "alarms"])
+    parser.add_argument("stage", choices=["run", "stream"])
     parser.add_argument("dataset", choices=list(DATASETS))
     folder = Path("safety-monitors")
     parser.add_argument("--networks", type=Path, default=folder, help="what lenets.py trained")
@@ -212,7 +185,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     options.work.mkdir(parents=True, exist_ok=True)
     try:
-        {"run": run, "stream": stream, "alarms": alarms}[options.stage](options.dataset, options)
+        {"run": run, "stream": stream}[options.stage](options.dataset, options)
     except FileNotFoundError as error:
         sys.exit(
             f"expected a file at {error.filename}, found none; pass --shared and --data, or prepare first"

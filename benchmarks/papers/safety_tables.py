@@ -265,14 +265,6 @@ def ranks(table: pd.DataFrame, tables: Path) -> str:
     return said + "\n\n" + markdown(wide.rename_axis("monitor").reset_index())
 
 
-def false_alarms(work: Path) -> str:
-    parts = [pd.read_csv(work / f"alarms-{name}.csv").assign(data=name) for name in DATASETS]
-    frame = pd.concat(parts)
-    columns = [name for name in parts[0] if name not in ("monitor", "data")]
-    wide = frame.set_index(["data", "monitor"])[columns].map(lambda x: "-" if pd.isna(x) else f"{x:.1%}")
-    return markdown(wide.reset_index())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -297,7 +289,6 @@ def main() -> None:
         "system": system(table),
         "cost": cost(options.work),
         "ranks": ranks(table, options.tables),
-        "alarms": false_alarms(options.work),
     }
     scatter(both, options.tables / "monitor-agreement.svg")
     for name, text in texts.items():
