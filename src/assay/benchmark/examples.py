@@ -49,7 +49,7 @@ class Examples:
         once = table[~again]  # good inputs are the same in several scenarios
         ordered = once.iloc[_order(once)]
         first = ordered.groupby(["guard", "category", "mistake"], sort=False).head(EACH)
-        return Examples(table, images, texts)._of_rows(first.index.to_numpy())
+        return Examples(table, images, texts)._of_rows(first.index.to_numpy().copy())
 
     def _of_rows(self, rows: Any) -> "Examples":
         return Examples(
@@ -76,7 +76,7 @@ def examples_of(guard: str, scenario: Scenario, readout: Readout) -> Examples | 
         part = pd.DataFrame(facts, index=rows)
         parts.append(part.iloc[_order(part)[:EACH]])
     found = pd.concat(parts)
-    rows, table = found.index.to_numpy(), found.reset_index(drop=True)
+    rows, table = found.index.to_numpy().copy(), found.reset_index(drop=True)
     if _is_texts(inputs):
         return Examples(table, texts=[inputs[row] for row in rows])
     return Examples(table, images=_small(inputs, torch.from_numpy(rows)))
