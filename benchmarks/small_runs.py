@@ -62,10 +62,11 @@ RUNS = {
     ],
     "subjects": ["mlp-sensorless --rows 100"],
     "volatility": ["--windows 100 1000 --updates 2000 --rows 20000"],
+    "papers/all": ["--status --cache {work}/papers"],
     "papers/volatility_networks": ["ann cnn --epochs 1 --data {data} --cache {work}/volatility"],
     "papers/volatility": ["b --networks ann --rows 1000 --data {data} --cache {work}/volatility"],
     "papers/accuracy_without_labels": [
-        "--networks ann --rows 200 --pgd-steps 0 --data {data} --cache {work}/volatility"
+        "--networks ann --rows 200 --pgd-steps 0 --data {data} --cache {work}/volatility --tables {work}"
     ],
     "papers/mira": [
         "--shared {shared} --cache {work}/mira measure tabular --seeds 0 1 --seconds 1",
@@ -81,6 +82,8 @@ RUNS = {
     ],
     "papers/reshape": [
         "experiment --trials 1 --data {data}/mnist --cache {work}/reshape",
+        "experiment --trials 1 --data {data}/fashion-mnist --cache {work}/reshape",
+        "tables --cache {work}/reshape --tables {work}/reshape",
         "table --points 2000 --solvers assay,highs-simplex --data {data}/mnist --cache {work}/reshape",
     ],
     "papers/reshape_plain": ["--help"],  # run by `reshape table`

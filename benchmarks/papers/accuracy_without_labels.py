@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from pages import markdown
 from volatility_networks import CACHE, DATA, kept, load
 
 import assay
@@ -88,9 +89,9 @@ class Bench:
     options: argparse.Namespace
 
     def __post_init__(self) -> None:
-        rows, data, cache = self.options.rows, self.options.data, self.options.cache
-        network, (images, labels) = load(self.name, data, cache, 2 * rows)
-        self.networks = {self.name: network, SECOND[self.name]: load(SECOND[self.name], data, cache, 1)[0]}
+        rows, data, weights = self.options.rows, self.options.data, self.options.weights or self.options.cache
+        network, (images, labels) = load(self.name, data, weights, 2 * rows)
+        self.networks = {self.name: network, SECOND[self.name]: load(SECOND[self.name], data, weights, 1)[0]}
         self.known, self.live = (images[:rows], labels[:rows]), (images[rows:], labels[rows:])
 
     def traces(self, key: str, make: Rows) -> list[Trace]:
@@ -161,26 +162,70 @@ def table(name: str, options: argparse.Namespace) -> pd.DataFrame:
     return pd.DataFrame(found, columns=columns)
 
 
-def report(name: str, frame: pd.DataFrame) -> None:
+CATEGORIES = ("noise", "shift", "anomaly", "adversarial", "label shift")
+NETWORKS = {
+    "ann": "ANN, MNIST",
+    "cnn": "CNN, MNIST",
+    "resnet20": "ResNet-20, CIFAR-10",
+    "vgg": "VGG-like, CIFAR-10",
+}
+
+
+def errors(frame: pd.DataFrame) -> pd.DataFrame:
+    """A row per method, the best first: mean absolute error in points; "all" leaves label noise out."""
     frame = frame.assign(error=100 * (frame["value"] - frame["truth"]).abs())
     shifted = frame[frame["category"] != "label noise"]
     means = frame.pivot_table(index="method", columns="category", values="error", aggfunc="mean")
-    means["all but label noise"] = shifted.groupby("method")["error"].mean()
+    means = means.reindex(columns=[*CATEGORIES, "label noise"])
+    means.insert(len(CATEGORIES), "all", shifted.groupby("method")["error"].mean())
     means["worst"] = shifted.groupby("method")["error"].max()
-    means["inside %"] = 100 * shifted.groupby("method")["inside"].mean()
-    conditions = frame.groupby(["category", "fault", "severity"]).ngroups
-    truth = frame.drop_duplicates(["category", "fault", "severity"])["truth"]
-    print(f"\n{name}: {conditions} conditions, true accuracy {truth.min():.3f} to {truth.max():.3f}")
-    print(means.sort_values("all but label noise").round(1).to_string())
-    best = shifted.loc[shifted.groupby(["fault", "severity"])["error"].idxmin(), "method"].value_counts()
-    print("closest most often:", best.head(5).to_dict(), flush=True)
+    means["inside"] = 100 * shifted.groupby("method")["inside"].mean()
+    return means.sort_values("all")
+
+
+def facts(frame: pd.DataFrame, rows: int) -> str:
+    """One sentence on what was tried."""
+    conditions = frame.drop_duplicates(["category", "fault", "severity"])
+    truth = conditions["truth"]
+    return (
+        f"Reference {rows:,} rows, the next {rows:,} under {len(conditions)} conditions, true accuracy "
+        f"{truth.min():.2f} to {truth.max():.2f}."
+    )
+
+
+def report(name: str, frame: pd.DataFrame, rows: int) -> None:
+    print(f"\n{name}: {facts(frame, rows)}")
+    print(errors(frame).round(1).to_string(), flush=True)
+
+
+def write_tables(frames: dict[str, pd.DataFrame], options: argparse.Namespace) -> None:
+    """A file per network, and one with all of them."""
+    for name, frame in frames.items():
+        found = errors(frame)
+        cells = found.round(1).astype(str).assign(worst=found["worst"].round().astype(int))
+        cells["inside"] = found["inside"].map("{:.0f} %".format)
+        cells = cells.rename(columns={"inside": "interval contains the truth"}).reset_index()
+        text = f"{NETWORKS[name]}, second network: {NETWORKS[SECOND[name]]}. {facts(frame, options.rows)}"
+        (options.tables / f"{name}.md").write_text(f"{text}\n\n{markdown(cells)}")
+    both = {name: errors(frame) for name, frame in frames.items()}
+    summary = pd.DataFrame({NETWORKS[name]: found["all"] for name, found in both.items()})
+    summary["under label noise"] = pd.DataFrame({n: found["label noise"] for n, found in both.items()}).mean(
+        axis=1
+    )
+    summary = summary.loc[summary.iloc[:, :-1].mean(axis=1).sort_values().index]
+    table = markdown(summary.round(1).reset_index())
+    (options.tables / "summary.md").write_text(table)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--networks", nargs="+", default=["ann", "cnn", "resnet20"], choices=list(SECOND))
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--cache", type=Path, default=CACHE, help="what the networks did")
+    parser.add_argument(
+        "--weights", type=Path, help="where volatility_networks.py left them (default: --cache)"
+    )
+    parser.add_argument("--tables", type=Path, help="folder for the tables as Markdown")
     parser.add_argument("--rows", type=int, default=2000, help="reference rows, and as many operational ones")
     parser.add_argument("--pgd-steps", type=int, default=5, help="steps of PGD; 0 leaves it out")
     parser.add_argument(
@@ -188,9 +233,13 @@ if __name__ == "__main__":
     )
     arguments = parser.parse_args()
     np.set_printoptions(precision=3)
+    found = {}
     for chosen in arguments.networks:
         result = table(chosen, arguments)
         if arguments.only:
             continue
         result.to_csv(arguments.cache / f"estimates-{chosen}.csv", index=False)
-        report(chosen, result)
+        report(chosen, result, arguments.rows)
+        found[chosen] = result
+    if arguments.tables and found:
+        write_tables(found, arguments)

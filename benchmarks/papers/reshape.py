@@ -1,6 +1,7 @@
 """The reshaping paper's experiment, and how the solver's time grows.
 
     python benchmarks/papers/reshape.py experiment --data ../data/mnist --trials 20
+    python benchmarks/papers/reshape.py tables --tables FOLDER   # of both datasets' experiments, as Markdown
     python benchmarks/papers/reshape.py table --ortools ../h/ortools-venv/bin/python
     python benchmarks/papers/reshape.py growth
     python benchmarks/papers/reshape.py bounds
@@ -22,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from reshape_tables import write_tables
 from torch import Tensor, nn
 
 import assay
@@ -126,22 +128,6 @@ def experiment(pool: Pool, name: str, trials: int, cache: Path) -> None:
     done = frame[frame["kept"] > 0]
     assay.ReshapingTrials(done).plot().savefig(cache / f"{name}-figure-4b.png", dpi=120)
     print(f"\n{name}: {len(done)} of {len(frame)} trials had a similar subset")
-    print(done[["before", "after"]].describe().loc[["mean", "min", "max"]].to_string())
-    print("closer to operation after reshaping:", int((done["after"] < done["before"]).sum()))
-    errors = {
-        column.removeprefix("estimate_"): (done[column] - done["truth"]).abs()
-        for column in done
-        if column.startswith("estimate_")
-    }
-    print(pd.DataFrame(errors).agg(["mean", "max"]).T.sort_values("mean").to_string(float_format="%.4f"))
-    truth = done["truth"]
-    covered = ((done["lower"] <= truth) & (truth <= done["upper"])).mean()
-    ranged = ((done["range_lower"] <= truth) & (truth <= done["range_upper"])).mean()
-    print(f"truth inside the 95 % interval: {covered:.0%}; inside the range of all weightings: {ranged:.0%}")
-    print(f"mean range: {done['range_lower'].mean():.4f} to {done['range_upper'].mean():.4f}")
-    print(f"proven optimal: {int((done['gap'] == 0).sum())}")
-    print(f"seconds: {done['seconds'].median():.1f} median, {done['seconds'].max():.1f} most")
-    print(f"kept: {done['kept'].min():.0f} to {done['kept'].max():.0f}")
 
 
 def _trial(pool: Pool, name: str, trial: int, cache: Path) -> dict[str, float]:
@@ -165,11 +151,14 @@ def _trial(pool: Pool, name: str, trial: int, cache: Path) -> dict[str, float]:
         result.plot_classes(outside.labels).savefig(cache / f"{name}-figure-4a.png", dpi=120)
     return facts | {
         "estimate_whole test set": estimate.unshaped,
-        "estimate_kept points": estimate.value,
+        "estimate_label shift": estimate.counts.value,
+        "estimate_kept points": estimate.kept_value,
         "estimate_entropy balancing": estimate.weighted,
         "effective_size": estimate.effective_size,
-        "lower": estimate.lower,
-        "upper": estimate.upper,
+        "shift_lower": estimate.counts.lower,
+        "shift_upper": estimate.counts.upper,
+        "lower": estimate.kept_lower,
+        "upper": estimate.kept_upper,
         "range_lower": estimate.range_lower,
         "range_upper": estimate.range_upper,
     }
@@ -309,9 +298,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", choices=["experiment", "table", "growth", "bounds"])
+    parser.add_argument("part", choices=["experiment", "tables", "table", "growth", "bounds"])
     parser.add_argument("--data", type=Path, default=default_data(), help="folder with the IDX files")
     parser.add_argument("--cache", type=Path, default=Path("reshape-cache"), help="folder for results")
+    parser.add_argument("--tables", type=Path, default=Path("reshape-tables"), help="tables: where to")
     parser.add_argument("--trials", type=int, default=20, help="experiment: number of trials")
     parser.add_argument("--points", type=int, default=20_000, help="table: number of test points")
     parser.add_argument("--largest", type=int, default=GROWTH[-1], help="growth: most test points")
@@ -322,6 +312,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.part == "bounds":
         bounds()
+        return
+    if options.part == "tables":
+        options.tables.mkdir(parents=True, exist_ok=True)
+        write_tables(options.cache, options.tables)
         return
     if not options.data.is_dir():
         parser.error(f"expected the IDX files of MNIST in {options.data}; pass --data, or set ASSAY_DATA")

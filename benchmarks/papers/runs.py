@@ -1,0 +1,102 @@
+"""Every run behind a figure in the docs: its commands, its cost, what it stands on, where its tables go.
+
+How to register a run (papers/all.py does the rest):
+
+1. Give the script a `--tables FOLDER`: into it goes a Markdown file for each block of the docs
+   (pages.markdown makes a table of a data frame) and any image, which is copied to docs/images.
+2. Add a Run to the list of its paper below. In commands, {data} and {shared} are the folders of data, {cache}
+   the run's own folder (new when the code changes, so checkpoints that depend on code belong there), {tables}
+   its folder of tables, and {some-run} the folder of a run among its `needs`.
+3. In the page put the two lines `<!-- figures RUN/BLOCK -->` and `<!-- end RUN/BLOCK -->`, for every block.
+   What stands between them stays until the run is made; then it is the run's, down to the last letter.
+
+`rooms` are the packages and modules of src/assay that decide the figures. The scripts named in `commands`,
+and the benchmark modules that these import, count by themselves. Whatever of it changes (comments and
+docstrings aside), or changes in a run among `needs`, makes the run stale. tests/test_papers.py checks that
+runs and markers match.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SAFETY_PAGE, MIRA_PAGE = "papers/safety-monitors.md", "papers/mira.md"
+RESHAPING_PAGE, VOLATILITY_PAGE = "papers/reshaping.md", "papers/volatility.md"
+ACCURACY_PAGE = "accuracy-without-labels.md"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Something to compute once for a state of the code.
+
+    Attributes:
+        name: Of the run, its folder and its markers.
+        commands: Scripts beside this file, without .py, and their arguments; run in this order.
+        minutes: What it takes on one core; it is not begun with less time left.
+        value: Runs of higher value go first.
+        blocks: Markdown file that it leaves in {tables}, without .md -> page under docs that shows it.
+        rooms: Packages and modules of src/assay that decide its figures.
+        needs: Runs whose results it reads. They are made first, whatever their value.
+    """
+
+    name: str
+    commands: tuple[str, ...]
+    minutes: float
+    value: int
+    blocks: Mapping[str, str] = field(default_factory=dict)
+    rooms: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+SAFETY_MONITORS: list[Run] = []
+
+MIRA: list[Run] = []
+
+RESHAPING = [
+    Run(
+        name="reshaping",
+        commands=(
+            "reshape experiment --data {data}/mnist --cache {cache}",
+            "reshape experiment --data {data}/fashion-mnist --cache {cache}",
+            "reshape tables --cache {cache} --tables {tables}",
+        ),
+        minutes=25,
+        value=40,
+        blocks={"experiment": RESHAPING_PAGE, "errors": RESHAPING_PAGE, "intervals": RESHAPING_PAGE},
+        rooms=("reshaping", "accuracy", "volatility", "network", "trace"),
+    ),
+]
+
+VOLATILITY = [
+    Run(
+        name="volatility-networks",
+        commands=("volatility_networks ann cnn vgg --data {data} --cache {cache}",),
+        minutes=60,
+        value=60,
+    ),
+    Run(
+        name="accuracy-without-labels",
+        commands=(
+            "accuracy_without_labels --networks ann cnn resnet20 --rows 1000 --pgd-steps 3 --data {data} "
+            "--weights {volatility-networks} --cache {cache} --tables {tables}",
+        ),
+        minutes=30,
+        value=50,
+        blocks={
+            "ann": VOLATILITY_PAGE,
+            "cnn": VOLATILITY_PAGE,
+            "resnet20": VOLATILITY_PAGE,
+            "summary": ACCURACY_PAGE,
+        },
+        rooms=("accuracy", "volatility", "faults", "network", "trace"),
+        needs=("volatility-networks",),
+    ),
+]
+
+OMNIINPUT: list[Run] = []
+
+RUNS = {
+    run.name: run
+    for run in sorted(
+        [*SAFETY_MONITORS, *MIRA, *RESHAPING, *VOLATILITY, *OMNIINPUT], key=lambda run: -run.value
+    )
+}

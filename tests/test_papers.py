@@ -1,0 +1,123 @@
+"""Figures in the docs come from runs: markers and runs match, rewriting is exact, a driver goes on."""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS, PAPERS = ROOT / "docs", ROOT / "benchmarks" / "papers"
+sys.path.insert(0, str(PAPERS))
+
+import all as driver  # noqa: E402
+import pages  # noqa: E402
+from runs import RUNS, Run  # noqa: E402
+
+sys.path.remove(str(PAPERS))
+
+MARKED = {f"{run.name}/{block}": page for run in RUNS.values() for block, page in run.blocks.items()}
+
+
+def test_every_marker_has_a_run_and_every_run_its_markers():
+    found = [
+        (name, str(path.relative_to(DOCS)))
+        for path in sorted(DOCS.rglob("*.md"))
+        for name in pages.names(path.read_text(encoding="utf-8"))
+    ]
+    assert sorted(found) == sorted(MARKED.items())
+    assert not [path for path in DOCS.rglob("*.md") if pages.stray_markers(path.read_text(encoding="utf-8"))]
+
+
+def test_runs_stand_on_files_that_exist():
+    for run in RUNS.values():
+        assert all(path.is_file() for path in [*driver.scripts(run), *driver.rooms(run)])
+        assert set(run.needs) <= set(RUNS)
+        assert "{" not in driver.shown(run)
+
+
+def test_rewriting_changes_only_what_stands_between_the_markers():
+    page = (
+        "Before\n<!-- figures a/x -->\nold\n<!-- end a/x -->\nbetween\n"
+        "<!-- figures b/y: code 0, then -->\nkept\n<!-- end b/y -->\nafter"
+    )
+    table = pages.markdown(pd.DataFrame({"n": [1], "a|b": ["x"]}))
+    assert table == "| n | a\\|b |\n| --- | --- |\n| 1 | x |\n"
+    block = pages.Block(table, "`python x.py`", "12345678", "1 May 2026")
+    new = pages.rewritten(page, {"a/x": block})
+    made = f"<!-- figures a/x: code 12345678, 1 May 2026 -->\n\n`python x.py`\n\n{table}\n"
+    assert new == page.replace("<!-- figures a/x -->\nold\n", made)
+    assert pages.rewritten(new, {"a/x": block}) == new
+    assert pages.names(new) == ["a/x", "b/y"]
+    assert not pages.stray_markers(new)
+    assert pages.stray_markers("x\n<!-- figures c -->\n<!-- end d -->") == [
+        "<!-- figures c -->",
+        "<!-- end d -->",
+    ]
+
+
+@pytest.fixture
+def three(monkeypatch, tmp_path):
+    """A run that another needs, and a long one of the highest value."""
+    runs = [
+        Run("long", ("pages",), minutes=50, value=3),
+        Run(
+            "table",
+            ("pages --x {network}",),
+            minutes=20,
+            value=2,
+            blocks={"t": "page.md"},
+            needs=("network",),
+        ),
+        Run("network", ("pages",), minutes=20, value=1),
+    ]
+    monkeypatch.setattr(driver, "RUNS", {run.name: run for run in runs})
+    return driver.Cache(tmp_path / "runs", tmp_path / "data", tmp_path / "shared")
+
+
+def stamped(run, caches):
+    tables = caches.of(run) / "tables"
+    tables.mkdir(parents=True)
+    for block in run.blocks:
+        (tables / f"{block}.md").write_text("| 1 |\n")
+    stamp = driver.Stamp(driver.code(run), "1 May 2026", 1.0, 0.0)
+    (caches.of(run) / "stamp.json").write_text(driver.json.dumps(vars(stamp)))
+    return True
+
+
+def test_what_is_fresh_is_not_made_again_and_what_takes_too_long_not_begun(three, monkeypatch):
+    order = driver.in_order([])
+    assert [run.name for run in order] == ["long", "network", "table"]
+    assert driver.drive(order, 0.5, three, stamped, clock=lambda: 0.0) == ["network", "table"]
+    assert driver.drive(order, 1.0, three, stamped, clock=lambda: 0.0) == ["long"]
+    assert driver.drive(order, 9.0, three, stamped, clock=lambda: 0.0) == []
+    # What the network stands on changes, so the table is stale too.
+    driver.RUNS["network"] = Run("network", ("pages --more",), minutes=20, value=1)
+    assert [three.state(run) for run in driver.in_order([])] == ["fresh", "stale", "stale"]
+
+
+def test_a_failed_need_leaves_out_what_needs_it(three):
+    assert driver.drive(driver.in_order(["table"]), 9.0, three, lambda *_: False) == []
+
+
+def test_pages_are_written_from_the_cache(three, tmp_path):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "page.md").write_text("<!-- figures table/t -->\n<!-- end table/t -->\n")
+    driver.write_pages(three, docs)  # nothing was made
+    for run in driver.in_order(["table"]):
+        stamped(run, three)
+    driver.write_pages(three, docs)
+    code = driver.code(driver.RUNS["table"])
+    assert (docs / "page.md").read_text() == (
+        f"<!-- figures table/t: code {code}, 1 May 2026 -->\n\n"
+        "`python benchmarks/papers/pages.py --x NETWORK`\n\n| 1 |\n\n<!-- end table/t -->\n"
+    )
+
+
+def test_comments_and_docstrings_decide_no_figure(tmp_path):
+    (tmp_path / "a.py").write_text('"""Text."""\n\n\ndef f(x):\n    """More."""\n    return x + 1  # why\n')
+    (tmp_path / "b.py").write_text("def f(x):\n    return x + 1\n")
+    (tmp_path / "c.py").write_text("def f(x):\n    return x + 2\n")
+    a, b, c = (driver.program(tmp_path / f"{name}.py") for name in "abc")
+    assert a == b != c
