@@ -90,6 +90,47 @@ VOLATILITY = [
         rooms=("accuracy", "volatility", "faults", "network", "trace"),
         needs=("volatility-networks",),
     ),
+    Run(
+        name="volatility",
+        commands=tuple(
+            f"volatility {jobs} --data {{data}} --weights {{volatility-networks}} --cache {{cache}} "
+            "--tables {tables}"
+            for jobs in (
+                "accuracies a b trajectory --networks ann cnn vgg",
+                "others --networks ann cnn",
+                "a b --networks resnet20",
+                "others --networks vgg resnet20 --changed-rows 2000 --pgd-steps 3",
+                "alarms contamination stopping --networks ann",
+            )
+        ),
+        minutes=35,
+        value=55,
+        blocks=dict.fromkeys(
+            (
+                "accuracies",
+                "scenario-a",
+                "p-values",
+                "scenario-b",
+                "trajectory",
+                "others",
+                "mixed",
+                "stopping",
+                "alarms",
+                "contamination",
+            ),
+            VOLATILITY_PAGE,
+        ),
+        rooms=("volatility", "faults", "network", "trace"),
+        needs=("volatility-networks",),
+    ),
+    Run(
+        name="volatility-regulariser",
+        commands=("volatility regulariser --networks ann --data {data} --cache {cache} --tables {tables}",),
+        minutes=12,
+        value=54,
+        blocks={"regulariser": VOLATILITY_PAGE},
+        rooms=("volatility", "faults", "network", "trace"),
+    ),
 ]
 
 OMNIINPUT: list[Run] = []
