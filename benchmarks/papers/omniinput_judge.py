@@ -85,9 +85,7 @@ class OnesJudge:
         left = torch.full((len(ones),), -10)
         tried = {
             "real 1": ones,
-            "1 shifted by 10 to the left": moved(
-                ones, torch.full((1135,), -10), torch.zeros(1135, dtype=torch.int64)
-            ),
+            "1 shifted by 10 to the left": moved(ones, left, torch.zeros_like(left)),
             "1 under 30 % noise": 0.7 * ones + 0.3 * noise,
             "1 under 50 % noise": 0.5 * ones + 0.5 * noise,
             "1 under 70 % noise": 0.3 * ones + 0.7 * noise,
