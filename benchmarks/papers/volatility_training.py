@@ -178,7 +178,7 @@ PENALTIES: dict[str, tuple[float, Penalty]] = {
     "0.1 x log VC": (0.1, lambda logits: batch_vc(logits).log()),
 }
 """Strengths and forms, fixed before any of them was tried. VC of a batch of 128 is near 0.001 to 0.01."""
-REGULARISED_ROWS, REGULARISED_EPOCHS, REGULARISED_SEEDS = 20_000, 10, 4
+REGULARISED_ROWS, REGULARISED_EPOCHS, REGULARISED_SEEDS = 10_000, 10, 3
 CHANGED_ROWS, SEVERITY = 2000, 3
 
 
