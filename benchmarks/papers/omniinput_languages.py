@@ -1,6 +1,6 @@
 """Section 3.2 of the OmniInput paper: language models of one vocabulary compared (Figs. 3 and 7, Table 6).
 
-    python benchmarks/papers/omniinput_languages.py --budget 8000
+    python benchmarks/papers/omniinput_languages.py --budget 16000
 
 stories260K, the same model trained further on film reviews (SST-2), and the same model without its smallest
 weights, over all 512^25 texts of 25 tokens. The judge is a program. Models and samples are cached in --cache.
@@ -211,7 +211,7 @@ def _samples(found, judge, tokens: Tokens) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--budget", type=int, default=8_000)
+    parser.add_argument("--budget", type=int, default=16_000)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("ASSAY_DATA", ROOT / "data")))
     parser.add_argument("--shared", type=Path, default=ROOT / "shared" / "data")
     parser.add_argument("--cache", type=Path, default=ROOT / "cache-omni")

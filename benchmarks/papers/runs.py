@@ -177,7 +177,7 @@ OMNIINPUT = [
     Run(
         name="omniinput-languages",
         commands=(
-            "omniinput_languages --budget 40000 --data {data} --shared {shared} --cache {cache} "
+            "omniinput_languages --budget 16000 --data {data} --shared {shared} --cache {cache} "
             "--tables {tables}",
         ),
         minutes=15,
