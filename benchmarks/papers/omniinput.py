@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 
 import assay
@@ -21,6 +22,7 @@ import assay
 sys.path.insert(0, str(Path(__file__).parent))
 import omniinput_models as models
 from omniinput_options import run
+from pages import markdown
 
 SQUASH = {"cnn": 15.0, "res": 6.0}  # networks whose logit jumps along a ladder of the logit itself
 
@@ -122,7 +124,7 @@ def mnist(asked: argparse.Namespace) -> None:
         dist = assay.sample_outputs(
             net,
             assay.InputSpace((28, 28), 256),
-            bins=np.linspace(float(logits.min()), float(logits.max()), 31),
+            bins=np.linspace(float(logits.min()), float(logits.max()), asked.bins + 1),
             budget=asked.budget,
             seconds=asked.seconds,
             seed=0,
@@ -131,6 +133,54 @@ def mnist(asked: argparse.Namespace) -> None:
             checkpoint=asked.cache / f"mnist-{name}.checkpoint",
         )
         report(asked, dist, f"omniinput-mnist-{name}")
+    if asked.tables:
+        (asked.tables / "networks.md").write_text(_networks(asked), encoding="utf-8")
+
+
+PAPER_ACCURACY = {
+    "mlp": "99.95 %",
+    "mlp-aug": "99.91 %",
+    "cnn": "97.87 %",
+    "cnn-aug": "99.33 %",
+    "res": "left out",
+    "res-aug": "99.95 %",
+}
+
+
+def _networks(asked: argparse.Namespace) -> str:
+    """A row per network that was sampled so far."""
+    images, labels = models.mnist_zero_one(asked.data / "mnist", "test")
+    rows = []
+    for name, printed in PAPER_ACCURACY.items():
+        path = asked.cache / f"omniinput-mnist-{name}.safetensors"
+        if not path.exists():
+            continue
+        backbone, _, noisy = name.partition("-")
+        net = models.trained_mnist(backbone, asked.data / "mnist", asked.cache, bool(noisy))
+        with torch.no_grad():
+            correct = float(((net(images) > 0) == (labels == 1)).float().mean())
+        known = {
+            "network": f"{name.upper()}-MNIST-0/1",
+            "test accuracy (paper)": f"{correct:.2%} ({printed})",
+        }
+        rows.append(known | _sampled(assay.load(path)))
+    return markdown(pd.DataFrame(rows))
+
+
+def _sampled(dist: assay.OutputDistribution) -> dict[str, str]:
+    """What a row of the table says about a distribution."""
+    seen = dist.visited
+    span = (dist.log_density[seen].max() - dist.log_density[seen].min()) / np.log(10)
+    error = dist.error[seen]
+    carried = [1 / float((dist.weights(int(bin)) ** 2).sum()) for bin in np.flatnonzero(seen)]
+    return {
+        "bins visited": f"{seen.sum()} of {len(seen)}",
+        "orders of magnitude": f"{span:.0f}",
+        "standard error, median and worst bin": f"{np.median(error):.2f}, {error.max():.2f} nats",
+        "kept inputs that carry a bin, median and least": f"{np.median(carried):.0f}, {min(carried):.0f}",
+        "evaluations": f"{dist.diagnostics['evaluations']:,}",
+        "converged": "**yes**" if dist.converged else f"no: {'; '.join(map(str, dist.reasons[:2]))}",
+    }
 
 
 def report(asked: argparse.Namespace, dist: assay.OutputDistribution, name: str) -> None:

@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import omniinput_models as models
 from omniinput_judge import OnesJudge, mnist_images
 from omniinput_options import run
+from pages import markdown
 
 
 def toy(asked: argparse.Namespace) -> None:
@@ -103,6 +104,9 @@ def _beside(name: str, curve: assay.PrecisionRecall, exact: np.ndarray, exact_re
     print(f"  {curve.summary()}")
 
 
+MEASURES = ("AUPR", "AUROC", "FPR95")
+
+
 def traditional(asked: argparse.Namespace) -> None:
     """AUPR, AUROC and FPR95 of each network with the ones of the test set against several negatives."""
     from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
@@ -137,10 +141,18 @@ def traditional(asked: argparse.Namespace) -> None:
                     }
                 )
     table = pd.DataFrame(rows)
-    for measure in ("AUPR", "AUROC", "FPR95"):
-        print(f"\n{measure} (%)")
-        wide = table.pivot(index="network", columns="negative", values=measure)
-        print(wide.loc[asked.networks, list(negatives)].to_string(float_format="%.2f"))
+    table["cell"] = [f"{a:.2f} / {b:.2f} / {c:.2f}" for a, b, c in table[list(MEASURES)].to_numpy()]
+    wide = table.pivot(index="network", columns="negative", values="cell").loc[
+        asked.networks, list(negatives)
+    ]
+    wide = (
+        wide.rename_axis(columns=None)
+        .reset_index()
+        .rename(columns={"network": " / ".join(MEASURES) + " (%)"})
+    )
+    print(wide.to_string(index=False))
+    if asked.tables:
+        (asked.tables / "traditional.md").write_text(markdown(wide), encoding="utf-8")
 
 
 def _network(asked: argparse.Namespace, name: str) -> nn.Module:
@@ -155,26 +167,51 @@ def mnist(asked: argparse.Namespace) -> None:
     if not sampled:
         raise SystemExit(f"expected distributions in {asked.cache}, found none; run omniinput.py mnist first")
     judge = OnesJudge(asked)
-    judge.described(asked)
-    curves = {}
+    known = judge.described(asked)
+    curves, rows, settled = {}, [], []
     for name, path in sampled.items():
         dist = assay.load(path)
         items = assay.choose_items(dist, 50, confident="high")
         labels = items.to_frame().assign(score=judge(items.inputs).numpy(), annotator="stand-in")
         curve = assay.precision_recall(dist, labels.assign(row=labels["item"]), confident="high")
         curves[name] = curve
-        print(f"\n{name}: {curve.summary()}")
-        shown = curve.to_frame()[
-            ["threshold", "r", "precision", "precision_lower", "precision_upper", "log_recall"]
-        ]
-        print(shown.head(12).to_string(index=False, float_format="%.4g"))
+        rows.append(_judged(name, dist, curve))
+        steps = assay.precision_convergence(dist, judge, confident="high").to_frame()
+        settled.append(steps.round(4).assign(network=name))
+        print(f"\n{name}: {curve.summary()}\n{curve.to_frame().head(12).to_string(index=False)}", flush=True)
         curve.figures()[-1].savefig(asked.figures / f"omniinput-mnist-{name}-judged.png", dpi=90)
-        assay.save(curve, asked.cache / f"precision-mnist-{name}.safetensors")
     _most_confident(curves).savefig(asked.figures / "omniinput-mnist-confident.png", dpi=80)
     if len(curves) > 1:
         compared = assay.compare_precision_recall(curves)
         print(compared.to_frame().to_string(index=False, float_format="%.4g"))
         compared.plot().savefig(asked.figures / "omniinput-mnist-precision.png", dpi=120)
+    if asked.tables:
+        scores = [{"shown": what, "mean score": f"{score:.3f}"} for what, score in known.items()]
+        tables = {
+            "judge": pd.DataFrame(scores),
+            "mnist": pd.DataFrame(rows),
+            "convergence": pd.concat(settled),
+        }
+        for block, frame in tables.items():
+            (asked.tables / f"{block}.md").write_text(markdown(frame), encoding="utf-8")
+
+
+def _judged(name: str, dist: assay.OutputDistribution, curve: assay.PrecisionRecall) -> dict[str, str]:
+    """A row of Fig. 4 in words."""
+    frame, (low, high) = curve.to_frame(), curve.aupr_interval
+    best = frame.loc[frame["r"].idxmax()]
+    distinct = [len(np.unique(curve.examples.inputs[np.flatnonzero(curve.examples.bins == bin)], axis=0))
+                for bin in curve.bins]  # fmt: skip
+    top = frame.iloc[0]
+    sure = f"({top['precision_lower']:.3f} to {top['precision_upper']:.3f})"
+    return {
+        "network": name.upper(),
+        "precision where it is most confident (95 % interval)": f"{top['precision']:.3f} {sure}",
+        "best bin: r(z), logit": f"{best['r']:.3f}, {best['threshold']:.1f}",
+        "area (95 % interval)": f"{curve.aupr:.2f} ({low:.2f} to {high:.2f})",
+        "distinct inputs judged per bin, median and least": f"{np.median(distinct):.0f}, {min(distinct)}",
+        "sampling converged": "yes" if dist.converged else "no",
+    }
 
 
 def _most_confident(curves: dict[str, assay.PrecisionRecall]):

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 SAFETY_PAGE, MIRA_PAGE = "papers/safety-monitors.md", "papers/mira.md"
 RESHAPING_PAGE, VOLATILITY_PAGE = "papers/reshaping.md", "papers/volatility.md"
 ACCURACY_PAGE = "accuracy-without-labels.md"
+SAMPLING_PAGE, PRECISION_PAGE = "papers/omniinput.md", "papers/omniinput-precision.md"
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,23 @@ RESHAPING = [
     ),
 ]
 
+
+def _volatility(name: str, value: int, minutes: float, training: str, *jobs: str) -> Run:
+    """The tables of the volatility paper for one network or dataset."""
+    folders = " --data {data} --cache {cache} --tables {tables}"
+    tables = ["accuracies", "scenario-a", "p-values", "scenario-b", "trajectory", "others", "mixed"]
+    if name == "ann":
+        tables += ["stopping", "alarms", "contamination"]
+    return Run(
+        name=f"volatility-{name}",
+        commands=(training, *(f"{job}{folders}" for job in jobs)),
+        minutes=minutes,
+        value=value,
+        blocks=dict.fromkeys(tables, VOLATILITY_PAGE),
+        rooms=("volatility", "faults", "network", "trace"),
+    )
+
+
 VOLATILITY = [
     Run(
         name="volatility-networks",
@@ -203,9 +221,84 @@ VOLATILITY = [
         rooms=("accuracy", "volatility", "faults", "network", "trace"),
         needs=("volatility-networks",),
     ),
+    _volatility(
+        "ann",
+        55,
+        10,
+        "volatility_networks ann --data {data} --cache {cache}",
+        "volatility accuracies a b trajectory others alarms contamination stopping --networks ann",
+    ),
+    _volatility(
+        "cnn",
+        53,
+        30,
+        "volatility_networks cnn --data {data} --cache {cache}",
+        "volatility accuracies a b trajectory others --networks cnn",
+    ),
+    _volatility(
+        "cifar10",
+        52,
+        40,
+        "volatility_networks vgg --data {data} --cache {cache}",
+        "volatility accuracies a b trajectory --networks vgg",
+        "volatility a b --networks resnet20",
+        "volatility others --networks vgg resnet20 --changed-rows 2000 --pgd-steps 3",
+    ),
+    Run(
+        name="volatility-regulariser",
+        commands=("volatility regulariser --networks ann --data {data} --cache {cache} --tables {tables}",),
+        minutes=12,
+        value=54,
+        blocks={"regulariser": VOLATILITY_PAGE},
+        rooms=("volatility", "faults", "network", "trace"),
+    ),
 ]
 
-OMNIINPUT: list[Run] = []
+_SAMPLED = "omniinput mnist --data {data} --shared {shared} --cache {cache} --tables {tables}"
+
+OMNIINPUT = [
+    Run(
+        name="omniinput-mnist",
+        commands=(
+            f"{_SAMPLED} --networks mlp mlp-aug --budget 600000",
+            f"{_SAMPLED} --networks cnn-aug --budget 400000",
+        ),
+        minutes=25,
+        value=48,
+        blocks={"networks": SAMPLING_PAGE},
+        rooms=("omniinput",),
+    ),
+    Run(
+        name="omniinput-precision",
+        commands=(
+            "omniinput_precision mnist --networks mlp mlp-aug cnn-aug --data {data} --shared {shared} "
+            "--cache {omniinput-mnist} --tables {tables}",
+            "omniinput_precision traditional --data {data} --shared {shared} --cache {omniinput-mnist} "
+            "--tables {tables}",
+        ),
+        minutes=12,
+        value=47,
+        blocks={
+            "judge": PRECISION_PAGE,
+            "mnist": PRECISION_PAGE,
+            "convergence": PRECISION_PAGE,
+            "traditional": PRECISION_PAGE,
+        },
+        rooms=("omniinput",),
+        needs=("omniinput-mnist",),
+    ),
+    Run(
+        name="omniinput-languages",
+        commands=(
+            "omniinput_languages --budget 16000 --data {data} --shared {shared} --cache {cache} "
+            "--tables {tables}",
+        ),
+        minutes=15,
+        value=46,
+        blocks={"languages": PRECISION_PAGE, "language-samples": PRECISION_PAGE},
+        rooms=("omniinput",),
+    ),
+]
 
 RUNS = {
     run.name: run

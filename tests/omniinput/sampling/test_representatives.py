@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import assay
 from assay.omniinput.sampling.representatives import Representatives, keys_of
 
 
@@ -68,3 +69,29 @@ def test_equal_candidates_race_without_a_key_for_each():
     assert np.mean(totals, axis=0)[0] == pytest.approx(110, abs=3 * errors[0])
     assert np.mean(heavy) == pytest.approx(30, abs=3 * errors[1])
     assert np.allclose(np.array(totals)[:, 1], 4.0)
+
+
+@pytest.mark.parametrize("sampler", ["tempering", "multicanonical"])
+def test_a_wide_bin_is_carried_by_all_that_is_kept_of_it(sampler):
+    """Twelve digits, the output their sum: counts fall by 12 nats across the bin, as a convolution tells."""
+    space, edges = assay.InputSpace((12,), 10), np.array([70.5, 100.5])
+    dist = assay.sample_outputs(
+        lambda inputs: inputs.sum(dim=1).double(),
+        space,
+        bins=edges,
+        budget=20_000,
+        seed=0,
+        sampler=sampler,
+        kernel="single-site",
+    )
+    counts = np.ones(1)
+    for _ in range(12):
+        counts = np.convolve(counts, np.ones(10))
+    sums = np.arange(71, 101)
+    exact = sums @ counts[sums] / counts[sums].sum()
+    weights = dist.weights(0)
+    effective = 1 / (weights**2).sum()
+    assert effective > 0.8 * len(weights)
+    assert weights @ dist.samples(0).sum(dim=1).numpy() == pytest.approx(
+        exact, abs=4 * 3 / np.sqrt(effective)
+    )

@@ -165,7 +165,13 @@ class Multicanonical:
         self.record = LadderRecord.start(
             like.edges, like.fine, self.plan.ensembles, self.plan.keep, self.problem.space.sites
         )
+        self.record.expect(self._log_weight)
         self.trips = RoundTrips.none(self.rows)
+
+    def _log_weight(self, outputs: Array) -> Array:
+        """Of a visit to each output."""
+        assert self.target is not None
+        return np.asarray(-self.target.log_weight(torch.from_numpy(outputs)).numpy())
 
     def _walk(self) -> None:
         assert self.record is not None
@@ -208,11 +214,11 @@ class Multicanonical:
         if self.record is None or self.target is None or not len(self.record.blocks):
             return self.pilot.distribution()
         assert self.trips is not None
-        found, target = self.estimate(), self.target
+        found, target, record = self.estimate(), self.target, self.record
         kept = kept_inputs(
-            self.record.representatives,
+            record.representatives,
             self.problem.space,
-            lambda outputs: -target.log_weight(torch.from_numpy(outputs)).numpy(),
+            lambda outputs: self._log_weight(outputs) - record.expected_of(outputs),
         )
         effective = effective_samples(found)
         apart, reasons = convergence.agreement(found.by_ensemble, found.error / found.inflation)

@@ -1,11 +1,13 @@
 """Parallel tempering: all replicas of all ensembles move in one model call, and the ladder adapts itself."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from assay.omniinput.sampling import convergence
 from assay.omniinput.sampling.assembly import assembled, common_diagnostics, effective_samples, kept_inputs
@@ -214,8 +216,10 @@ class Tempering:
         if self.record.steps < self.round_steps and spent < enough:
             return
         self.frozen = spent >= enough
+        known = None
         if self.record.steps and self.swaps:
             old = self.betas
+            known = self._log_counts() if self.frozen else None
             third, fourth = self._late_means()
             visit = Visit(old, (third + fourth) / 2, fourth - third, self.rejections / self.moves)
             self.betas = next_ladder(
@@ -231,6 +235,14 @@ class Tempering:
             for learner in self.learners:
                 learner.learn(nearest, self.betas, self.problem.space.choices, self.frozen)
         self._open_record(self.record.lowest, self.record.highest)
+        if known is not None:
+            self.record.expect(partial(_expected_log_weight, self.betas, *known))
+
+    def _log_counts(self) -> tuple[Array, Array]:
+        """Where the fine bins lie, and the log number of inputs in each up to a constant, so far."""
+        assert self.record is not None
+        outputs, counts = self.record.settled()
+        return outputs, LadderSolver(self.betas).solve(outputs, counts)[0]
 
     def _late_means(self) -> tuple[Array, Array]:
         """Mean output of every rung over the third and over the last quarter of the round."""
@@ -283,12 +295,12 @@ class Tempering:
             return None
         assert self.trips is not None
         assert self.turns is not None
-        found = self.estimate()
+        found, record = self.estimate(), self.record
         betas, draws = self.betas, np.full(len(self.betas), found.steps)
         kept = kept_inputs(
             self.record.representatives,
             self.problem.space,
-            lambda outputs: -log_mixture(outputs, betas, draws, found.solution),
+            lambda outputs: -log_mixture(outputs, betas, draws, found.solution) - record.expected_of(outputs),
         )
         acceptance = 1 - self.rejections / max(self.moves, 1)
         effective = effective_samples(found)
@@ -352,6 +364,12 @@ class Tempering:
             setattr(self, name, value)
         self._mark_ends()
         self.problem.prepare(self.betas)
+
+
+def _expected_log_weight(betas: Array, outputs: Array, log_counts: Array, at: Array) -> Array:
+    """Log weight of a visit to an output by this ladder, if these log counts are right."""
+    free_energies = -logsumexp(log_counts[:, None] - outputs[:, None] * betas, axis=0)
+    return -log_mixture(at, betas, np.ones(len(betas)), free_energies)
 
 
 def _least_overlap(record: LadderRecord, betas: Array, found: DensityEstimate) -> float:
