@@ -12,7 +12,6 @@ from assay.omniinput.sampling.kernels.chain import Tempered, init
 from assay.omniinput.sampling.kernels.crossover import Crossover
 from assay.omniinput.sampling.kernels.langevin import Langevin
 from assay.omniinput.sampling.kernels.learned import Learned
-from assay.omniinput.sampling.kernels.neural import Neural
 from assay.omniinput.sampling.kernels.suffix import LanguageProblem, Suffix
 from assay.omniinput.sampling.kernels.surrogate import Surrogate
 from assay.omniinput.sampling.language_model import CausalLM
@@ -49,11 +48,6 @@ def learned_kernel():
 
 def surrogate_kernel():
     return taught(Surrogate())
-
-
-def neural_kernel():
-    """One whose guess is as wrong."""
-    return taught(Neural(width=4, steps=3))
 
 
 def taught(kernel):
@@ -108,7 +102,6 @@ def assert_detailed_balance(moved, log_weight):
         ("shift", output, None),
         (learned_kernel(), output, None),
         (surrogate_kernel(), output, None),
-        (neural_kernel(), output, None),
         ("informed", output, relaxed),
         ("informed", ordinal, None),
         (Langevin(step_size=0.5), output, relaxed),
@@ -202,37 +195,6 @@ def test_a_learned_chain_redraws_a_markov_black_box_whole():
         assert info.probability.min() > 1 - 1e-9
         changed = max(changed, float((after.sites != state.sites).float().mean()))
     assert changed > 0.5
-
-
-def test_a_guess_that_has_learned_the_output_moves_every_site_at_once():
-    """The output depends on all sites together, which no sum of neighbouring terms can say."""
-    space = InputSpace((6,), 3)
-    problem = Problem(lambda inputs: (inputs.sum(dim=1) - 6).abs().double() * 2, space)
-    kernel, seen = Neural(width=32, steps=60), space.draw(3000, torch.Generator().manual_seed(1))
-    kernel.watch(seen, problem(seen).outputs, 1, 3)
-    for _ in range(2):  # each goes on from the one before
-        kernel.learn(np.zeros(1, dtype=np.int64), np.ones(1), 3, False)
-    state = init(space.draw(500, torch.Generator().manual_seed(2)), problem)
-    target, generator = Tempered(torch.ones(500, dtype=torch.float64)), torch.Generator().manual_seed(3)
-    for _ in range(3):
-        before = state.sites
-        state, info = kernel.step(state, target, problem, generator)
-    assert info.probability.mean() > 0.8
-    # Two of three values differ by chance.
-    assert (state.sites != before).double().mean() == pytest.approx(2 / 3, abs=0.1)
-    # The means of the target by enumeration; four standard errors of 500 states.
-    every = all_inputs(6, 3)
-    weights = torch.softmax(-problem(every).outputs, dim=0)
-    exact = (weights * problem(every).outputs).sum()
-    assert state.outputs.mean() == pytest.approx(float(exact), abs=4 * float(state.outputs.std()) / 500**0.5)
-
-
-def test_a_space_too_large_for_a_guess_stays_with_single_sites():
-    kernel, space = Neural(), InputSpace((100,), 256)
-    states = space.draw(20, torch.Generator().manual_seed(0))
-    kernel.watch(states, states.double().sum(dim=1), 1, 256)
-    kernel.learn(np.zeros(1, dtype=np.int64), np.ones(1), 256, True)
-    assert kernel.guess is None
 
 
 def test_a_surrogate_of_a_sum_of_neighbours_is_always_accepted():

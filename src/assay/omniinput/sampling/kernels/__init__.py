@@ -15,7 +15,6 @@ from assay.omniinput.sampling.kernels.hamiltonian import Hamiltonian
 from assay.omniinput.sampling.kernels.informed import Informed
 from assay.omniinput.sampling.kernels.langevin import Langevin
 from assay.omniinput.sampling.kernels.learned import Learned
-from assay.omniinput.sampling.kernels.neural import Neural
 from assay.omniinput.sampling.kernels.shift import Shift
 from assay.omniinput.sampling.kernels.single_site import SingleSite
 from assay.omniinput.sampling.kernels.surrogate import Surrogate
@@ -28,7 +27,6 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "crossover": Crossover,
     "learned": Learned,
     "surrogate": Surrogate,
-    "neural": Neural,
     "informed": Informed,
     "tilted": Tilted,
     "langevin": Langevin,

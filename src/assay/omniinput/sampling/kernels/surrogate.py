@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.omniinput.sampling.kernels.pairs import Redrawing, pair_places
-from assay.omniinput.sampling.kernels.watched_states import joined
 
 Array = NDArray[np.float64]
 
@@ -37,10 +36,17 @@ class Surrogate(Redrawing):
     outputs: Tensor | None = field(default=None, repr=False)
 
     def watch(self, sites: Tensor, outputs: Tensor, rungs: int, values: int) -> None:
+        """Keep states from all of the adaptation, later ones more densely."""
         if (values + 1) * values > MOST_PARAMETERS or sites.shape[1] < 2:
             return
         most = min(MOST_ROWS, MOST_PAIRS // sites.shape[1], max(LEAST_ROWS, 8 * (values + 1) * values))
-        self.sites, self.outputs = joined((self.sites, self.outputs), sites, outputs, most)
+        if self.sites is not None and self.outputs is not None:
+            sites, outputs = torch.cat([self.sites, sites]), torch.cat([self.outputs, outputs])
+        if len(sites) > most:
+            # Neighbours in time are alike: of the older half every other one is enough.
+            stay = np.concatenate([np.arange(0, most // 2, 2), np.arange(most // 2, len(sites))])[-most:]
+            sites, outputs = sites[stay], outputs[stay]
+        self.sites, self.outputs = sites, outputs
 
     def learn(self, nearest: NDArray[np.int64], betas: Array, values: int, frozen: bool) -> None:
         """Weights exp(-beta times the fitted term) for every rung of a new ladder."""
