@@ -35,6 +35,16 @@ def installed(environment: Path, *packages: str) -> float:
     return time.perf_counter() - start
 
 
+def source(folder: Path) -> Path:
+    """A copy of what a wheel is built from: building leaves files behind."""
+    copy = folder / "source"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("*.egg-info"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    return copy
+
+
 def size(environment: Path) -> tuple[int, int]:
     """Bytes of the files in site-packages, and the number of packages."""
     (place,) = environment.glob("lib/python*/site-packages")
@@ -56,7 +66,7 @@ def core(folder: Path) -> Path:
     seconds = installed(environment, "torch")
     with_torch, count = size(environment)
     row("torch", seconds, with_torch - empty, count - tools)
-    seconds += installed(environment, str(ROOT))
+    seconds += installed(environment, str(source(folder)))
     whole, count = size(environment)
     row("the core, with torch", seconds, whole - empty, count - tools)
     return environment
@@ -74,7 +84,7 @@ def main() -> None:
     for name in arguments.extras or known:
         copy = arguments.folder / name
         shutil.copytree(environment, copy, symlinks=True)
-        seconds = installed(copy, f"{ROOT}[{name}]")
+        seconds = installed(copy, f"{source(arguments.folder)}[{name}]")
         after, packages = size(copy)
         row(f"`{name}`", seconds, after - before, packages - count)
         shutil.rmtree(copy)

@@ -100,3 +100,12 @@ def test_what_was_recognised_is_a_note_on_one_line(rows):
     arguments[1] += "?outputs=probabilities"
     stated = CliRunner().invoke(app, arguments)
     assert json.loads(run.stdout) == json.loads(stated.stdout)
+
+
+def test_a_name_that_is_nearly_right_is_put_right(tmp_path, monkeypatch):
+    (tmp_path / "nearly_models.py").write_text("def network():\n    return None\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match="did you mean nearly_models:network\\?"):
+        network_at("nearly_models:networks")
+    with pytest.raises(InputError, match="found none; check the name"):
+        network_at("nearly_models:other")

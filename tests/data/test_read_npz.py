@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.data import read, read_inputs, read_npz
-from assay.errors import InputError
+from assay.errors import InputError, MissingLabelsError
 
 Y = np.array([1, 0])
 
@@ -181,3 +181,9 @@ def test_whole_numbers_stay_as_they_are_if_asked(tmp_path, dtype, expected):
         read(tmp_path / "floats.npz", integers=True)
     with pytest.raises(InputError, match=r"expected one of integers= .* and uint8= .*, got both"):
         read(tmp_path / "files.npz", integers=True, uint8=True)
+
+
+def test_a_file_with_inputs_alone_is_told_so_where_labels_are_needed(tmp_path):
+    np.savez(tmp_path / "today.npz", x=np.zeros((3, 2)))
+    with pytest.raises(MissingLabelsError, match="expected inputs and labels, got 'x' alone; add labels"):
+        read(tmp_path / "today.npz")

@@ -197,4 +197,6 @@ def _print_usage_error(error: Any) -> None:
         error.show()
         return
     words = error.format_message().rstrip(".")
-    print(f"assay: {words}; see {error.ctx.command_path if error.ctx else 'assay'} --help", file=sys.stderr)
+    joint = " " if words.endswith("?") else "; "
+    help_of = error.ctx.command_path if error.ctx else "assay"
+    print(f"assay: {words}{joint}see {help_of} --help", file=sys.stderr)

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,7 +162,9 @@ def named(reference: str) -> Any:
             "correct it"
         ) from error
     if not hasattr(module, name):
-        raise InputError(f"expected {name!r} in module {module_name!r}, found none; check the name")
+        near = get_close_matches(name, vars(module), n=1)
+        hint = f"did you mean {module_name}:{near[0]}?" if near else "check the name"
+        raise InputError(f"expected {name!r} in module {module_name!r}, found none; {hint}")
     return getattr(module, name)
 
 

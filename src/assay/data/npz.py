@@ -152,6 +152,8 @@ def array_named(
                     return folded[name.lower()]
     elif asked in there:
         return asked
+    if role == "labels" and asked is None and len(there) == 1:
+        raise MissingLabelsError(f"{source}: expected inputs and labels, got {there[0]!r} alone; add labels")
     wanted = f"an array {asked!r}" if asked else f"an array of {role} under a usual name"
     raise (MissingLabelsError if role == "labels" and asked is None else InputError)(
         f"{source}: expected {wanted}, got {there}; pass {role}= with one of them, "
