@@ -22,7 +22,6 @@ suite.
 """
 
 import argparse
-import copy
 import math
 import os
 import re
@@ -200,19 +199,10 @@ def english(pieces: list[str]) -> Callable[[torch.Tensor], torch.Tensor]:
     return judge
 
 
-def pruned(model: torch.nn.Module, share: float) -> torch.nn.Module:
-    """The same model without the smallest weights of every linear layer but the last."""
-    smaller = copy.deepcopy(model)
-    for name, module in smaller.named_modules():
-        if isinstance(module, torch.nn.Linear) and name != "lm_head":
-            weight = module.weight.data
-            weight[weight.abs() < weight.abs().flatten().quantile(share)] = 0.0
-    return smaller
-
-
 def compare(asked: argparse.Namespace) -> None:
     """A pruned model is what one ships to save memory: is it still right where it is confident?"""
     sys.path.insert(0, str(Path(__file__).parent / "papers"))
+    from omniinput_languages import pruned
     from omniinput_models import stories260k
 
     model, pieces = stories260k(SHARED / "stories260K")

@@ -82,6 +82,9 @@ RUNS = {
         "stories --budget 2000 --shared {shared} --cache {work} --figures {work}",
         "mnist --networks mlp --budget 3000 --data {data} --cache {work} --figures {work}",
     ],
+    "papers/omniinput_languages": [
+        "--budget 1500 --data {data} --shared {shared} --cache {work} --tables {work}"
+    ],
     "papers/omniinput_precision": [
         "mnist --networks mlp --data {data} --cache {work} --figures {work}",
         "sst2 --budget 2000 --data {data} --shared {shared} --cache {work} --figures {work}",
