@@ -85,7 +85,7 @@ def test_every_continuation_counts_what_it_weighs_on_average(end):
     log_weight = torch.randn(10, generator=torch.Generator().manual_seed(4)).double() * 2
     truth = log_weight.exp()[:, None] * probabilities
     sums, generator = torch.zeros_like(truth), torch.Generator().manual_seed(0)
-    trials = 4000
+    trials = 1500
     for _ in range(trials):
         found = selected(weighed, log_weight, own.numpy(), generator)
         assert (own[found.origin] == own).all()
