@@ -1,6 +1,8 @@
 """Sampled distributions hold the exact ones within their own errors."""
 
+import dataclasses
 import math
+import re
 
 import numpy as np
 import pytest
@@ -328,3 +330,10 @@ def test_two_models_are_compared_by_the_inputs_they_share():
     assert np.exp(one.log_density[7]) == pytest.approx((totals == 7).sum() / shared, rel=0.25)
     assert np.exp(two.log_density[7]) == pytest.approx((totals + 1 == 7).sum() / shared, rel=0.25)
     assert one.normalisation == "cross-model"
+    assert one.reasons == first.reasons
+    # A density that is off by a factor shows: the same inputs are counted from the other side as well.
+    wrong = dataclasses.replace(second, log_density=second.log_density + 3.0)
+    doubted = assay.cross_model_normalised(first, wrong, first_fn, second_fn, 4.5, 9.5)
+    for dist in doubted:
+        assert re.search("counted twice, [23][.0-9]* nats apart", str(dist.reasons[-1]))
+        assert not dist.converged

@@ -126,6 +126,14 @@ def anchor_reasons(inputs: float, likelihood: float, error: float) -> list[Reaso
     return reasons
 
 
+def shared_reasons(first: float, second: float, error: float) -> list[Reason]:
+    """The inputs that two models both place in a range, counted from either side, are the same."""
+    if abs(first - second) <= max(0.1, 4 * error):
+        return []
+    sentence = f"the inputs that both models share were counted twice, {abs(first - second):.2g} nats apart"
+    return [Reason(Failure.DISAGREEMENT, sentence)]
+
+
 def _listed(bins: NDArray[np.int64]) -> str:
     """Bins as runs: 0-3, 7."""
     runs = np.split(bins, np.flatnonzero(np.diff(bins) > 1) + 1)

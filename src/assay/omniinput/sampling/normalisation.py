@@ -1,12 +1,14 @@
 """Cross-model normalisation: compare two models, sampled separately, through the inputs they share."""
 
 import dataclasses
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from assay.errors import InputError
+from assay.omniinput.sampling.convergence import shared_reasons
 from assay.omniinput.sampling.distribution import OutputDistribution
 from assay.omniinput.sampling.problem import OutputFunction
 
@@ -30,13 +32,22 @@ def cross_model_normalised(
     share of their samples that the other model places there too. It is needed if the density has no absolute
     scale, because only part of the outputs was sampled; distributions over the entire space are comparable as
     they are. Each resample is divided by its own divisor, so that results derived from it include the
-    uncertainty of the divisor.
+    uncertainty of the divisor. Over the entire space both divisors count the same inputs: where they differ
+    beyond chance, neither result has converged, and says so.
     """
     generator = np.random.default_rng(seed)
-    return (
+    both = (
         _normalised(first, second_fn, low, high, generator),
         _normalised(second, first_fn, low, high, generator),
     )
+    if first.normalisation == second.normalisation == "entire":
+        (one, one_error), (two, two_error) = (
+            (dist.diagnostics["log_shared"], dist.diagnostics["log_shared_error"]) for dist in both
+        )
+        reasons = shared_reasons(one, two, math.hypot(one_error, two_error))
+        first, second = (dataclasses.replace(dist, reasons=(*dist.reasons, *reasons)) for dist in both)
+        return first, second
+    return both
 
 
 def _normalised(
