@@ -31,6 +31,15 @@ def ising_log_density(sites):
     return -sites + 2.0 * walls, ways - sites * math.log(2)
 
 
+_BY_LAST_TWO = 2.5 * torch.randn(4, 4, 4, generator=torch.Generator().manual_seed(2))
+
+
+def long_memory_logits(tokens):
+    """What follows depends on the last two tokens and on the first, more than looking one ahead can know."""
+    before = torch.nn.functional.pad(tokens, (1, 0))[:, :-1]
+    return _BY_LAST_TWO[before, tokens] * (1 + tokens[:, :1, None])
+
+
 def markov_table(values, seed, scale=1.5):
     """Log-probabilities (values + 1, values) of a Markov model; the last row is the first token's."""
     logits = scale * np.random.default_rng(seed).normal(size=(values + 1, values))

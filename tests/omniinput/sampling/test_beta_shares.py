@@ -22,14 +22,13 @@ def test_betas_count_by_their_own_density_and_add_up_to_one(log_likelihood, log_
 
 def test_sequences_go_where_bins_vary_as_neyman_says():
     """Two bins, each of which belongs to one beta; their relative variances are 0.01 and 0.09."""
-    centres = np.array([40.0, 0.0])  # beta 0 has all of the first, beta 1 all of the second
     weights = np.array([[1.1, 1.3], [0.9, 0.7]])
-    log_totals = np.array([0.0, -20.0])
-    found = needed_shares(np.log(weights), centres, BETAS, log_totals, np.array([8, 8]))
+    with np.errstate(divide="ignore"):
+        by_beta = np.log(np.diag(weights.sum(axis=0)))
+    found = needed_shares(np.log(weights), by_beta, np.array([8, 8]))
     by_hand = LEAST_SHARE / 2 + (1 - LEAST_SHARE) * np.array([0.25, 0.75])  # as 0.1 to 0.3
     assert np.allclose(found, by_hand, atol=1e-6)
     # A bin that nothing fell in says nothing.
-    with_empty = np.hstack([np.log(weights), np.full((2, 1), -np.inf)])
-    assert np.allclose(
-        needed_shares(with_empty, np.append(centres, 20.0), BETAS, log_totals, np.array([8, 8])), found
-    )
+    nothing = np.full((2, 1), -np.inf)
+    with_empty = np.hstack([np.log(weights), nothing]), np.hstack([by_beta, nothing])
+    assert np.allclose(needed_shares(*with_empty, np.array([8, 8])), found)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from exact import log_density_of
+from exact import all_inputs, log_density_of, long_memory_logits
 
 import assay
 from assay.omniinput.sampling.kernels.suffix import LanguageProblem
@@ -15,17 +15,8 @@ from assay.omniinput.sampling.samplers.selection import selected
 from assay.omniinput.sampling.vocabulary import NextTokens
 
 VALUES, LENGTH = 4, 6
-PAIRS = 2.5 * torch.randn(VALUES, VALUES, VALUES, generator=torch.Generator().manual_seed(2))
-
-
-def logits(tokens):
-    """What follows depends on the last two tokens and on the first, more than looking one ahead can know."""
-    before = torch.nn.functional.pad(tokens, (1, 0))[:, :-1]
-    return PAIRS[before, tokens] * (1 + tokens[:, :1, None])
-
-
-LM = assay.CausalLM(logits, VALUES, LENGTH)
-INPUTS = torch.cartesian_prod(*[torch.arange(VALUES)] * LENGTH)
+LM = assay.CausalLM(long_memory_logits, VALUES, LENGTH)
+INPUTS = all_inputs(LENGTH, VALUES)
 OUTPUTS = LM.negative_log_likelihood(INPUTS).numpy()
 EDGES = np.quantile(OUTPUTS, np.linspace(0, 1, 9)) + np.array([-1e-3, *[0] * 7, 1e-3])
 
@@ -38,7 +29,7 @@ def sampled(budget, seed, monkeypatch, enough):
     run = Importance(problem, Plan(EDGES), Budget(budget, None), torch.Generator().manual_seed(seed))
     run.begin()
     while not run.finished:
-        run.lookahead, run._log_psi = Lookahead.none(len(run.proposals), LENGTH - 1, VALUES), None
+        run.lookahead, run._log_psi = Lookahead.none(run.betas, LENGTH - 1, VALUES), None
         run.advance()
     return run
 
@@ -133,7 +124,7 @@ def test_selection_is_left_off_where_weights_hardly_vary(monkeypatch):
     run.begin()
     while run.piloting:
         run.advance()
-    assert min(run.pilot_particles) > 0.25
+    assert min(run.pilot.particles) > 0.25
     assert not run.selecting
 
 
@@ -149,9 +140,9 @@ def test_caches_follow_their_rows(kind):
 
         def cached(tokens, cache):
             so_far = tokens if cache is None else torch.cat([cache["tokens"], tokens], dim=1)
-            return logits(so_far)[:, -tokens.shape[1] :], {"tokens": so_far}
+            return long_memory_logits(so_far)[:, -tokens.shape[1] :], {"tokens": so_far}
 
-        lm = assay.CausalLM(logits, VALUES, LENGTH, cached=cached)
+        lm = assay.CausalLM(long_memory_logits, VALUES, LENGTH, cached=cached)
     else:
         lm = LM
     tokens = torch.randint(VALUES, (5, 3), generator=torch.Generator().manual_seed(1))

@@ -7,8 +7,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import assay
 from assay.omniinput.sampling.samplers.last_token import LastToken
-from assay.omniinput.sampling.samplers.particles import Draw
 from assay.omniinput.sampling.samplers.proposal_betas import on_grid
+from assay.omniinput.sampling.samplers.sequences import Sequences
 from assay.omniinput.sampling.vocabulary import NextTokens, Tilt, common_unit
 
 GRID = [-2.0, -0.5, 0.0, 0.25, 0.3125, 0.5, 1.0, 1.5, 4.0]
@@ -100,7 +100,7 @@ def test_nothing_of_the_size_of_the_vocabulary_is_in_double_precision():
         weighed = tokens.weighed(betas, own, Tilt(torch.zeros(len(betas), 6000)))
         token = weighed.drawn(generator())
         weighed.ahead(token), tokens.of(token)
-        draw = Draw(token[:, None], np.full(45, 30.0), np.zeros(45), tokens, None, own)
+        draw = Sequences(token[:, None], np.full(45, 30.0), np.zeros(45), tokens, own)
         LastToken(draw, np.arange(30.0, 60.0)).counts()
     assert Watched.most <= 45 * 256  # one cell of the vocabulary per row
 
@@ -120,7 +120,7 @@ def test_last_tokens_are_counted_as_by_a_histogram(edges):
     ended = torch.arange(30) % 10 == 4
     tokens = NextTokens.after(logits, ended=ended, end=2)
     last = LastToken(
-        Draw(torch.zeros(30, 3, dtype=torch.int64), before, np.zeros(30), tokens, None, torch.zeros(30)),
+        Sequences(torch.zeros(30, 3, dtype=torch.int64), before, np.zeros(30), tokens, torch.zeros(30)),
         edges,
     )
     outputs = before[:, None] - torch.log_softmax(logits.double(), 1).numpy()

@@ -15,6 +15,7 @@ LEAST_SWAP_ACCEPTANCE = 0.2
 LEAST_ROUND_TRIPS = 20
 LEAST_EFFECTIVE = 25.0  # a standard error of 0.2 nats
 LEAST_IMPORTANCE_EFFECTIVE = 300.0
+LEAST_SELECTED_EFFECTIVE = 100.0  # a standard error of 0.1 nats
 
 
 class Failure(StrEnum):

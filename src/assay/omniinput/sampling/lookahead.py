@@ -38,6 +38,7 @@ class Lookahead:
     `drawn` (V,) how often it was drawn.
     """
 
+    betas: Array
     sums: Tensor
     weights: Tensor
     entry: Tensor
@@ -45,14 +46,14 @@ class Lookahead:
     batches: int = 0
 
     @classmethod
-    def none(cls, betas: int, positions: int, values: int) -> "Lookahead":
+    def none(cls, betas: Array, positions: int, values: int) -> "Lookahead":
         """Nothing learned: psi is one."""
         most = min(MOST_TOKENS, MOST_ENTRIES // positions)
         small = values <= most
         entries = values if small else most + 1
-        nothing = torch.zeros(betas, positions, entries, dtype=torch.float64)
+        nothing = torch.zeros(len(betas), positions, entries, dtype=torch.float64)
         entry = torch.arange(values) if small else torch.full((values,), most)
-        return cls(nothing, nothing.clone(), entry, torch.zeros(values, dtype=torch.float64))
+        return cls(betas, nothing, nothing.clone(), entry, torch.zeros(values, dtype=torch.float64))
 
     def watch(self, tokens: Tensor, following: Tensor, own: Tensor) -> None:
         """Tokens (rows, T) drawn at the beta with number `own`, and ln S of what follows each (rows, T, K).
@@ -85,20 +86,28 @@ class Lookahead:
         new = new[self.drawn[new].argsort(descending=True, stable=True)][: rest - taken]
         self.entry[new] = torch.arange(taken, taken + len(new))
 
-    def log_values(self) -> Tensor:
+    def log_values(self, along: Array | None = None) -> Tensor:
         """ln psi of every entry, (K, T, E): means shrunk towards that of the token over all positions, and
-        those towards zero."""
+        those towards zero. `along` (K', T) are other betas, a path each; then it is interpolated for them."""
         pseudo = PSEUDO_COUNTS * max(self.batches, 1)
         anywhere = self.sums.sum(dim=1) / (self.weights.sum(dim=1) + pseudo)
-        return (self.sums + pseudo * anywhere[:, None]) / (self.weights + pseudo)
+        found = (self.sums + pseudo * anywhere[:, None]) / (self.weights + pseudo)
+        return found if along is None else torch.einsum("ntk,kte->nte", self._mixing(along), found)
 
-    def moved(self, old: Array, new: Array) -> "Lookahead":
+    def moved(self, new: Array) -> "Lookahead":
         """For other betas, by linear interpolation."""
-        mixing = torch.from_numpy(np.stack([np.interp(new, old, row) for row in np.eye(len(old))], axis=1))
+        mixing = self._mixing(new)
         return Lookahead(
-            torch.einsum("nk,ktv->ntv", mixing, self.sums),
-            torch.einsum("nk,ktv->ntv", mixing, self.weights),
+            new,
+            torch.einsum("nk,kte->nte", mixing, self.sums),
+            torch.einsum("nk,kte->nte", mixing, self.weights),
             self.entry,
             self.drawn,
             self.batches,
+        )
+
+    def _mixing(self, new: Array) -> Tensor:
+        """How much of what was learned at each beta goes into each new one: (*new, K)."""
+        return torch.from_numpy(
+            np.stack([np.interp(new, self.betas, row) for row in np.eye(len(self.betas))], axis=-1)
         )

@@ -41,6 +41,10 @@ class Tilt:
         """psi, scaled so that the largest is one."""
         return (self.log_psi - self.top[:, None]).exp()
 
+    def part(self, betas: slice) -> "Tilt":
+        """Of some of the betas."""
+        return self if betas == slice(0, len(self.log_psi)) else Tilt(self.log_psi[betas])
+
     def of(self, tokens: Tensor) -> Tensor:
         """ln psi of these tokens at every beta, (rows, K), in double precision."""
         return self.log_psi[:, tokens.to(self.log_psi.device)].T.to("cpu", torch.float64)
@@ -146,7 +150,8 @@ class NextTokens:
             pairs = torch.stack([numbers // len(betas), numbers % len(betas)])
         cells = torch.empty(pairs.shape[1], -(-self.values // cell_size(self.values)), device=device)
         log_sums = torch.empty(pairs.shape[1], dtype=torch.float64)
-        for part in blocks(self.logits, pairs.shape[1]):
+        parts = blocks(self.logits, pairs.shape[1])
+        for part in parts:
             row, which = (index.to(device) for index in pairs[:, part])
             logits = (self.logits[part] if self.apart else self.logits[row]).float()
             exponents = logits * betas.to(device)[which].float()[:, None]
@@ -154,7 +159,7 @@ class NextTokens:
                 exponents += tilt.log_psi.index_select(0, which)
             weights, found = _softmax(exponents)
             cells[part], log_sums[part] = _cells(weights), found.cpu()
-        return Weighed(self, betas, own, tilt, cells, log_sums, pair)
+        return Weighed(self, betas, own, tilt, cells, log_sums, pair, weights if len(parts) == 1 else None)
 
     def _offsets(self, pairs: Tensor, betas: Tensor, tilt: Tilt | None) -> Tensor:
         """What the scaled sums of (row, beta) pairs lack: beta (reference - log total), and the scale of
@@ -198,6 +203,7 @@ class Weighed:
     cells: Tensor  # (pairs of distinct row and beta, cells); they add up to one
     log_sums: Tensor  # (pairs,) ln sum exp of beta x logit + ln psi, double, on the CPU
     pair: Tensor
+    every: Tensor | None  # (pairs, values) the probabilities themselves, where they fit one block
 
     @cached_property
     def log_normalisers(self) -> Tensor:
@@ -260,6 +266,8 @@ class Weighed:
     def _inside(self, cell: Tensor, size: int) -> Tensor:
         """p^beta psi of the tokens of one cell per row, in the scale of the cells; zero beyond the last."""
         device = self.cells.device
+        if self.every is not None and self.tokens.values % size == 0:
+            return _of_cell(self.every, self.pair.to(device), cell, size)
         row, which = self.tokens.row.to(device), self.own.to(device)
         exponents = _of_cell(self.tokens.logits, row, cell, size).float()
         exponents *= self.betas.to(device)[which].float()[:, None]

@@ -19,19 +19,17 @@ def log_trust(log_likelihood: Array, betas: Array, log_totals: Array, sizes: NDA
     return np.asarray(exponents - logsumexp(exponents, axis=1, keepdims=True))
 
 
-def needed_shares(
-    logs: Array, centres: Array, betas: Array, log_totals: Array, sizes: NDArray[np.int64]
-) -> Array:
+def needed_shares(logs: Array, by_beta: Array, sizes: NDArray[np.int64]) -> Array:
     """Shares of the sequences for which the relative variances of all bins add up to least.
 
-    `logs` is ln of the weight in every bin, a row per block of time. The variance of a bin belongs to the
-    betas that count there, by c, and falls as one over their sequences; so they need sequences as the square
-    root of it times those they had (Neyman 1934).
+    `logs` is ln of the weight in every bin, a row per block of time, and `by_beta` (betas, bins) how much of
+    it all in all came from the sequences of each beta. The variance of a bin belongs to them in proportion,
+    and falls as one over their number; so they need sequences as the square root of it times those they had
+    (Neyman 1934).
     """
     seen = np.isfinite(logs).any(axis=0)
-    logs = logs[:, seen]
+    logs, by_beta = logs[:, seen], by_beta[:, seen]
     parts = np.exp(logs - logsumexp(logs, axis=0))
     variance = ((parts - 1 / len(logs)) ** 2).sum(axis=0)
-    trust = np.exp(log_trust(-centres[seen], betas, log_totals, sizes))
-    needed = np.sqrt(sizes * (variance @ trust))
+    needed = np.sqrt(sizes * (np.exp(by_beta - logsumexp(by_beta, axis=0)) @ variance))
     return np.asarray(LEAST_SHARE / len(needed) + (1 - LEAST_SHARE) * needed / needed.sum())

@@ -1,17 +1,15 @@
-"""Multiple importance sampling from token-tempered ancestral samples of a causal language model.
+"""Importance sampling of a causal language model: sequences of several token temperatures, weighted.
 
-Sequences are drawn token by token from q_beta(x) = prod_t p(x_t | x_<t)^beta psi_t(x_t) / S_t(beta) at
-several betas, where psi is learned from earlier draws (see lookahead), and weighted by the balance heuristic
-(Veach and Guibas 1995), w = 1 / (N sum_j a_j q_beta_j(x)). One forward pass gives q at every beta, samples
-are independent, and sums of w count inputs absolutely. The last token is summed over instead of drawn
-(Rao-Blackwell): all its values are histogrammed with the weight of the first length - 1 tokens. The paper
-uses tempering alone; on its kind of problem this needs far fewer evaluations.
+Sequences are drawn token by token with regard to what they lead to, as learned from earlier draws (see
+sequences and lookahead). One forward pass gives their probability at every beta, samples are independent, and
+sums of weights count inputs absolutely. The last token is summed over instead of drawn (Rao-Blackwell): all
+its values are histogrammed with the weight of the first length - 1 tokens. The paper uses tempering alone; on
+its kind of problem this needs far fewer evaluations.
 
-If psi is not accurate enough, the normalisers S of different sequences differ by many nats and few sequences
-carry all the weight. Then the sequences of each beta go on with those of their continuations that a selection
-keeps (see selection; sequential Monte Carlo, Del Moral et al. 2006), which stays unbiased. Their q is no
-longer known, so each beta counts where its own outputs lie, and those whose bins are least certain get more
-of the sequences (see beta_shares).
+If what was learned is not accurate enough, the normalisers of different sequences differ by many nats and few
+sequences carry all the weight. Then sequences are selected instead, which stays unbiased. Their probability
+is no longer known, so each beta counts where its own outputs lie, and those whose bins are least certain get
+more of the sequences (see beta_shares). They come in a few large rounds (see rounds).
 """
 
 from dataclasses import dataclass, field
@@ -24,44 +22,42 @@ from scipy.special import logsumexp
 
 from assay.omniinput.sampling import convergence
 from assay.omniinput.sampling.assembly import assembled, common_diagnostics, kept_inputs
-from assay.omniinput.sampling.density_estimate import (
-    LEAST_BLOCKS,
-    RESAMPLES,
-    DensityEstimate,
-    bootstrap_error,
-)
+from assay.omniinput.sampling.density_estimate import DensityEstimate
 from assay.omniinput.sampling.distribution import OutputDistribution
 from assay.omniinput.sampling.kernels.suffix import LanguageProblem
 from assay.omniinput.sampling.lookahead import Lookahead
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.problem import Evaluated
 from assay.omniinput.sampling.representatives import Representatives
+from assay.omniinput.sampling.samplers.beta_pilot import BetaPilot
 from assay.omniinput.sampling.samplers.beta_shares import log_trust, needed_shares
 from assay.omniinput.sampling.samplers.last_token import LastToken
-from assay.omniinput.sampling.samplers.particles import Draw, drawn_particles, effective_particles
 from assay.omniinput.sampling.samplers.proposal_betas import PILOT_BETAS, proposal_betas
-from assay.omniinput.sampling.samplers.selection import selected
+from assay.omniinput.sampling.samplers.rounds import Round
+from assay.omniinput.sampling.samplers.sequences import Sequences, Writer, paths
+from assay.omniinput.sampling.samplers.weighted_estimate import effective_sequences, weighted_estimate
 from assay.omniinput.sampling.time_blocks import TimeBlocks
-from assay.omniinput.sampling.vocabulary import NextTokens, Tilt
 
 Array = NDArray[np.float64]
 
 PILOT_SHARE = 0.1  # of the budget: half to choose the betas, half to learn the lookahead for them
 BATCH, SELECTED_BATCH = 256, 1024
 BATCHES = 40  # at least, in a whole run, so that its errors can be told and it ends on time
-LEAST_GROUP = 16  # sequences per beta and batch; fewer are not selected from
-ENOUGH_PARTICLES = (
-    0.25  # effective share of the sequences of any beta in the pilot; below it selection stays on
-)
+ROUNDS = 24  # of selected sequences: few enough to select from, many enough to tell their error
+LEAST_SHARED = 3  # rounds, before betas get sequences by need
+LEAST_GROUP = 16  # sequences per beta and round; fewer are not selected from
+ENOUGH_PARTICLES = 0.25  # effective share of the drawn sequences of a beta; below it they are selected
+FINE = 1 / 32  # between betas at which the pilot's moments are looked at
 
 
 @dataclass
 class Importance:
     """A run that can stop after any batch: a pilot chooses the betas and learns the lookahead.
 
-    After the pilot, each beta gets an equal share of the sequences. Per time block and bin, log sums of
-    weights and of their squares are kept, so that memory does not grow with the number of samples. A batch
-    costs length x values x proposals on top of the model.
+    After the pilot, each beta gets an equal share of the sequences, or what it needs. Per time block and bin,
+    log sums of weights and of their squares are kept, so that memory does not grow with the number of
+    samples. A batch costs length x values on top of the model, and as much for every beta where sequences are
+    drawn.
     """
 
     problem: LanguageProblem
@@ -69,265 +65,250 @@ class Importance:
     budget: Budget
     generator: torch.Generator
     share: float = 1.0
-    proposals: Array = field(default_factory=lambda: np.array(PILOT_BETAS))
+    betas: Array = field(default_factory=lambda: np.array(PILOT_BETAS))
     edges: Array | None = None
-    pilot_sums: Array = field(default_factory=lambda: np.zeros((3, len(PILOT_BETAS))))
+    pilot: BetaPilot = field(default_factory=BetaPilot)
     blocks: TimeBlocks = field(default_factory=lambda: TimeBlocks({}, in_logs=True))
     representatives: Representatives | None = None
     draws: int = 0
     piloting: bool = True
     lookahead: Lookahead | None = None
     selecting: bool = False
-    pilot_particles: list[float] = field(default_factory=list)  # effective shares, a pilot batch each
     shares: Array | None = None  # of the sequences of a batch, per beta; None: equal ones
-    log_totals: Array | None = None  # ln of Z, added up over batches, per beta
+    log_totals: Array | None = None  # ln of Z, added up over rounds, per beta
+    round: Round | None = None  # that has begun
     latest: Evaluated | None = None  # of the last batch, by which a checkpoint recognises its model
     _log_psi: torch.Tensor | None = None
 
     def begin(self) -> None:
         """Start with an empty lookahead."""
         space = self.problem.lm.space
-        self.lookahead = Lookahead.none(len(self.proposals), space.sites - 1, space.choices)
-
-    @property
-    def rows(self) -> int:
-        """Per batch."""
-        return int(self._sizes().sum())
+        self.lookahead = Lookahead.none(self.betas, space.sites - 1, space.choices)
 
     def _sizes(self) -> NDArray[np.int64]:
-        """Sequences of each beta in a batch: equally many, so that the shares a_j are exact, or by need."""
-        count = len(self.proposals)
+        """Sequences of each beta in a round: equally many, or by need."""
+        count = len(self.betas)
         shares = np.full(count, 1 / count) if self.shares is None else self.shares
-        return np.maximum((shares * self._most_rows(self.selecting) + 1e-9).astype(np.int64), 1)
+        rows = self._round_rows if self._in_rounds else self._batch_rows
+        return (shares * rows + 1e-9).astype(np.int64).clip(1, self._most_rows)
 
-    def _most_rows(self, selecting: bool) -> int:
-        most = min(SELECTED_BATCH if selecting else BATCH, self.problem.lm.most_rows)
-        affordable = self.budget.affordable(self.problem.evaluations)
-        return min(most, max(1, int(affordable * self.share) // BATCHES))
+    @property
+    def _in_rounds(self) -> bool:
+        return self.selecting and not self.piloting
+
+    @property
+    def _affordable(self) -> float:
+        return self.budget.affordable(self.problem.evaluations) * self.share
+
+    @property
+    def _round_rows(self) -> float:
+        """About as many as `ROUNDS` have in a run, and so that nothing of the budget is left at the end."""
+        left = self._affordable - self.problem.evaluations
+        usual = self._affordable * (1 - PILOT_SHARE) / ROUNDS
+        return left / max(1, round(left / usual))
+
+    @property
+    def _batch_rows(self) -> int:
+        """Written at once, unless a single beta has more."""
+        return min(self._most_rows, max(1, int(self._affordable) // BATCHES))
+
+    @property
+    def _most_rows(self) -> int:
+        return min(SELECTED_BATCH if self.selecting else BATCH, self.problem.lm.most_rows)
 
     @property
     def finished(self) -> bool:
-        spent = self.budget.fraction(self.problem.evaluations) >= self.share
-        return spent or not self.budget.allows(self.problem.evaluations + self.rows)
+        """A round is not begun that the budget does not allow; one that time cuts short does not count."""
+        evaluations = self.problem.evaluations
+        if self.budget.fraction(evaluations) >= self.share:
+            return True
+        if self.round is not None:
+            return False
+        after = evaluations + int(self._sizes().sum())
+        return not self.budget.allows(after) or (self._in_rounds and after > self._affordable)
 
     def advance(self) -> None:
-        """Draw one batch and learn from it; batches of the pilot serve only for learning."""
-        assert self.lookahead is not None
-        draw = self._draw()
-        self.latest = draw.examples()
+        """Write one batch and learn from it; batches of the pilot serve only for learning."""
+        self.round = self.round or Round(self._sizes())
+        part = self.round.part(self._batch_rows if self._in_rounds else self.round.rows)
+        found = self._written(part)
+        self.latest = found.examples()
         # A batch is unbiased whatever was learned before it, so learning need not stop.
-        if draw.following is not None:
-            alive = torch.from_numpy(np.isfinite(draw.log_weights))
-            self.lookahead.watch(draw.prefixes[alive], draw.following[alive], draw.own[alive])
+        if found.following is not None:
+            assert self.lookahead is not None
+            alive = torch.from_numpy(np.isfinite(found.log_counts))
+            self.lookahead.watch(found.prefixes[alive], found.following[alive], found.own[alive])
             self._log_psi = None
         if self.piloting:
-            self._pilot(draw)
+            self._learn(found)
         else:
-            self._add(draw)
+            self._add(found, part)
 
-    def _pilot(self, draw: Draw) -> None:
-        spent = self.budget.fraction(self.problem.evaluations) / (self.share * PILOT_SHARE)
-        if self.edges is None:
-            outputs = draw.outputs.reshape(len(self.proposals), -1)
-            counts = np.full(len(self.proposals), float(outputs.shape[1]))
-            self.pilot_sums += np.stack([counts, outputs.sum(axis=1), (outputs**2).sum(axis=1)])
-            if spent >= 0.5:
-                self._choose_proposals()
-        self.piloting = spent < 1.0
-        if not self.piloting and self.selecting:
-            self.selecting = bool(np.mean(self.pilot_particles) < ENOUGH_PARTICLES)
-
-    def _draw(self) -> Draw:
-        """Prefixes at the row's beta, with their mixture weight over all betas (in units of the space)."""
-        lm, sizes, count = self.problem.lm, self._sizes(), len(self.proposals)
-        rows, betas, clock = int(sizes.sum()), torch.from_numpy(self.proposals), self.problem.clock
-        own = torch.arange(count).repeat_interleave(torch.from_numpy(sizes))
-        # The lookahead learns from normalisers at every beta, which cost as much as a small model.
-        thorough = self.piloting or not self.selecting
-        tokens = torch.empty(rows, lm.length - 1, dtype=torch.int64)
-        log_likelihood = torch.zeros(rows, dtype=torch.float64)
-        log_q = torch.zeros(rows, count, dtype=torch.float64)
-        drawn_weight = torch.zeros(rows, dtype=torch.float64)  # at its own beta, as if it had been drawn
-        log_weight = self._first_weights(sizes) if self.selecting else drawn_weight
-        normalisers = torch.empty(rows, lm.length, count if thorough else 0, dtype=torch.float64)
-        self.problem.evaluations += rows
-        following, cache = lm.begin(rows, clock)
-        for place in range(lm.length - 1):
-            tilt = self._tilt(place, following)
-            if thorough:
-                normalisers[:, place] = following.log_normalisers(betas, tilt)
-            weighed = following.weighed(betas, own, tilt)
-            if self.selecting:
-                found = selected(weighed, log_weight + weighed.log_normalisers, own.numpy(), self.generator)
-                origin, token, log_weight = found.origin, found.tokens, found.log_weight
-                tokens, log_likelihood, normalisers = (
-                    tokens[origin],
-                    log_likelihood[origin],
-                    normalisers[origin],
-                )
-                weighed, drawn_weight = weighed.picked(origin), drawn_weight[origin]
-                cache = lm.picked(cache, origin, tokens[:, :place], clock)
-                log_weight -= weighed.ahead_alone(token)
-            else:
-                token = weighed.drawn(self.generator)
-                log_q += weighed.tokens.of(token)[:, None] * betas
-                log_q += weighed.ahead(token) - normalisers[:, place]
-            if self.piloting:
-                drawn_weight += weighed.log_normalisers - weighed.ahead_alone(token)
-            log_likelihood += weighed.tokens.of(token)
-            tokens[:, place] = token
-            del weighed
-            following, cache = lm.feed(token[:, None], cache, clock)
-        if thorough:
-            normalisers[:, -1] = following.log_normalisers(betas)
-        if self.selecting:
-            if self.piloting:
-                self.pilot_particles.append(
-                    drawn_particles(drawn_weight.numpy(), log_weight.numpy(), own.numpy())
-                )
-            log_weights = self._selected_weights(log_likelihood.numpy(), log_weight.numpy(), own.numpy())
-        else:
-            log_weights = np.log(count) - torch.logsumexp(log_q, dim=1).numpy()
-        log_weights = log_weights - lm.space.log_size
-        learned = normalisers[:, 1:] if thorough else None
-        return Draw(tokens, -log_likelihood.numpy(), log_weights, following, learned, own)
-
-    def _first_weights(self, sizes: NDArray[np.int64]) -> torch.Tensor:
-        """Before the first token the sequences of a beta are one, which stands for as many as there are."""
-        weights = np.full(int(sizes.sum()), -np.inf)
-        weights[np.cumsum(sizes) - sizes] = np.log(sizes)
-        return torch.from_numpy(weights)
-
-    def _tilt(self, place: int, following: NextTokens) -> Tilt | None:
-        """psi of every token at a position, written out for as long as the position takes."""
+    def _written(self, part: slice) -> Sequences:
+        assert self.round is not None
         assert self.lookahead is not None
-        if not self.lookahead.batches:
-            return None
-        if self._log_psi is None:
-            self._log_psi = self.lookahead.log_values().float()
-        return Tilt(self._log_psi[:, place][:, self.lookahead.entry].to(following.logits.device))
+        if self._log_psi is None and self.lookahead.batches:
+            places = self.problem.lm.length - 1
+            along = paths(self.betas, places) if self._in_rounds else None
+            self._log_psi = self.lookahead.log_values(along).float()
+        writer = Writer(self.problem, self.betas, self._log_psi, self.lookahead.entry, self.generator)
+        if self.selecting:
+            return writer.selected(self.round.sizes, part, learn=self.piloting)
+        return writer.drawn(self.round.sizes)
 
-    def _selected_weights(self, log_likelihood: Array, log_weight: Array, own: NDArray[np.int64]) -> Array:
-        """ln weights of selected sequences: each beta counts where its own outputs lie.
+    def _learn(self, found: Sequences) -> None:
+        """From a batch of the pilot: which betas the bins need, then whether to select."""
+        assert self.round is not None
+        spent = self.budget.fraction(self.problem.evaluations) / (self.share * PILOT_SHARE)
+        if self.selecting:
+            totals = found.by_beta(found.log_counts - self.betas[found.own.numpy()] * found.outputs)
+            log_counts = found.log_counts + self._trust(found, totals, self.round.sizes)
+            self.pilot.watch_selected(found, self.betas, log_counts)
+        elif self.edges is None:
+            self.pilot.watch_drawn(found.outputs.reshape(len(self.betas), -1))
+            if spent >= 0.5:
+                self._choose_betas()
+        self.round = None
+        # What is selected counts by totals that were learned before.
+        self.piloting = spent < 1.0 or (self.selecting and not self.pilot.particles)
+        if not self.piloting and self.selecting:
+            self.selecting = bool(np.mean(self.pilot.particles) < ENOUGH_PARTICLES)
+            if self.selecting:
+                self._choose_tempered_betas()
 
-        The mean of exp(log_weight) f(x) over the sequences of a beta estimates the sum of exp(-beta z) f(x)
-        without bias; f is c_j(z) exp(beta z), and c adds up to one over the betas.
-        """
-        sizes = np.bincount(own)
-        totals = np.logaddexp.reduceat(log_weight, np.cumsum(sizes) - sizes) - np.log(sizes)
-        known = totals if self.log_totals is None else self.log_totals
-        trust = log_trust(log_likelihood, self.proposals, known, sizes)[np.arange(len(own)), own]
-        self.log_totals = totals if self.log_totals is None else np.logaddexp(known, totals)
-        each = np.log(len(own) / sizes)[own]
-        return np.asarray(each + log_weight + trust - self.proposals[own] * log_likelihood)
-
-    def _choose_proposals(self) -> None:
-        """Choose the bins, if none were given, and the betas that cover them."""
-        betas, means, deviations = np.array(PILOT_BETAS), self._pilot_means(), self._pilot_deviations()
+    def _choose_betas(self) -> None:
+        """Choose the bins, if none were given, and the betas whose draws cover them."""
+        betas = np.array(PILOT_BETAS)
+        means, deviations = self.pilot.drawn_moments()
+        means *= self._whole
         self.edges = self.plan.edges
         if self.edges is None:
             low, high = means[betas == 2.0][0], (means + 2 * deviations)[betas == 0.0][0]
             self.edges = np.linspace(low, high, self.plan.bins + 1)
-        centres = (self.edges[1:] + self.edges[:-1]) / 2
-        self.proposals = proposal_betas(betas, means, deviations, centres[0], centres[-1])
+        self.betas = proposal_betas(betas, means, deviations, *self._reach)
         assert self.lookahead is not None
-        self.lookahead = self.lookahead.moved(betas, self.proposals)
-        self.selecting = self._most_rows(True) >= LEAST_GROUP * len(self.proposals)
+        self.lookahead = self.lookahead.moved(self.betas)
+        least = LEAST_GROUP * len(self.betas)
+        self.selecting = self.problem.lm.most_rows >= LEAST_GROUP and self._affordable >= ROUNDS * least
         self.representatives = Representatives.empty(
             len(self.edges) - 1, self.plan.keep, self.problem.lm.length
         )
 
-    def _pilot_deviations(self) -> Array:
-        count, total, squares = self.pilot_sums
-        return np.asarray(np.sqrt(np.maximum(squares / count - (total / count) ** 2, 0.0)))
+    def _choose_tempered_betas(self) -> None:
+        """Selected sequences follow p(x)^beta itself, which falls faster with beta than what is drawn."""
+        betas = np.unique(np.append(self.betas, np.arange(self.betas[0], self.betas[-1], FINE)))
+        means, deviations = self.pilot.tempered_moments(betas)
+        self.betas = proposal_betas(betas, means * self._whole, deviations, *self._reach)
+        self.log_totals = self.pilot.log_totals(self.betas)
+        self._log_psi = None
 
-    def _pilot_means(self) -> Array:
-        """Mean output at every pilot beta, decreasing; the last token is assumed to cost as much as the
-        others."""
-        count, total, _ = self.pilot_sums
-        length = self.problem.lm.length
-        return np.asarray(np.minimum.accumulate(total / count * length / (length - 1)))
+    @property
+    def _whole(self) -> float:
+        """Of the output of a prefix: the last token is assumed to cost as much as the others."""
+        return self.problem.lm.length / (self.problem.lm.length - 1)
 
-    def _add(self, draw: Draw) -> None:
+    @property
+    def _reach(self) -> tuple[float, float]:
+        """The centres of the lowest and the highest bin."""
+        assert self.edges is not None
+        return float(self.edges[:2].mean()), float(self.edges[-2:].mean())
+
+    def _trust(self, found: Sequences, log_totals: Array, sizes: NDArray[np.int64]) -> Array:
+        """ln of how far each sequence's beta counts at its output, among all betas."""
+        own = found.own.numpy()
+        return np.asarray(log_trust(-found.outputs, self.betas, log_totals, sizes)[np.arange(len(own)), own])
+
+    def _log_weights(self, found: Sequences) -> Array:
+        """ln weights whose mean over all rows is a share of all inputs.
+
+        What selected sequences count by follows from what was learned before their round, so that all its
+        parts have the same.
+        """
+        assert self.round is not None
+        log_weights = found.log_counts + np.log(self.round.rows) - self.problem.space.log_size
+        if self.selecting:
+            assert self.log_totals is not None
+            log_weights += self._trust(found, self.log_totals, self.round.sizes)
+        return np.asarray(log_weights)
+
+    def _add(self, found: Sequences, part: slice) -> None:
         """Add all last tokens to the histogram; offer every complete sequence as a representative input."""
         assert self.edges is not None
-        last = LastToken(draw, self.edges)
+        assert self.round is not None
+        log_weights, last = self._log_weights(found), LastToken(found, self.edges)
         counts = last.counts()
         with np.errstate(divide="ignore"):
-            contributions = draw.log_weights[:, None] + np.log(counts)
-        together = logsumexp(contributions, axis=0)
-        # Selected sequences are not independent of each other; batches are.
-        squares = 2 * together if self.selecting else logsumexp(2 * contributions, axis=0)
-        self.blocks.add(
+            contributions = log_weights[:, None] + np.log(counts)
+        by_beta = np.full((len(self.betas), len(self.edges) - 1), -np.inf)
+        by_beta[part] = found.by_beta(contributions)
+        totals = np.full(len(self.betas), -np.inf)
+        totals[part] = found.by_beta(found.log_counts - self.betas[found.own.numpy()] * found.outputs)
+        self.round.add(
+            part,
             {
-                "bins": together,
-                "squares": squares,
-                "batches": np.zeros(()),
-                "inputs": np.asarray(logsumexp(draw.log_weights + np.log(draw.completions))),
-                "likelihood": np.asarray(logsumexp(draw.log_weights - draw.outputs)),
+                "bins": logsumexp(by_beta, axis=0),
+                "by_beta": by_beta,
+                "totals": totals,
+                "squares": logsumexp(2 * contributions, axis=0),
+                "inputs": np.asarray(logsumexp(log_weights + np.log(found.completions))),
+                "likelihood": np.asarray(logsumexp(log_weights - found.outputs)),
                 "rows": np.asarray(np.log(len(counts))),
-            }
+            },
         )
         self.draws += len(counts)
+        self._offer(found, log_weights, last, counts)
+        if self.round.whole:
+            self._close()
+
+    def _close(self) -> None:
+        """A whole round counts, and the next one learns from it."""
+        assert self.round is not None
+        sums = dict(self.round.log_sums)
+        totals = sums.pop("totals")
+        self.round = None
+        if self.selecting:  # sequences of a round are not independent of each other; rounds are
+            sums["squares"] = 2 * sums["bins"]
+        self.blocks.add(sums | {"batches": np.zeros(())})
         if self.selecting:
+            assert self.log_totals is not None
+            self.log_totals = np.logaddexp(self.log_totals, totals)
             self._share_out()
-        self._offer(draw, last, counts)
 
     def _share_out(self) -> None:
-        """Betas whose bins are least certain get more of the next batch."""
-        assert self.edges is not None
-        assert self.log_totals is not None
-        logs = self.blocks.whole()["bins"]
-        if len(logs) >= LEAST_BLOCKS:
-            centres = (self.edges[1:] + self.edges[:-1]) / 2
-            self.shares = needed_shares(logs, centres, self.proposals, self.log_totals, self._sizes())
+        """Betas whose bins are least certain get more of the next round."""
+        blocks = self.blocks.whole()
+        if len(blocks["bins"]) >= LEAST_SHARED:
+            by_beta = logsumexp(blocks["by_beta"], axis=0)
+            self.shares = needed_shares(blocks["bins"], by_beta, self._sizes())
 
-    def _offer(self, draw: Draw, last: LastToken, counts: Array) -> None:
+    def _offer(self, found: Sequences, log_weights: Array, last: LastToken, counts: Array) -> None:
         assert self.representatives is not None
         generator = np.random.default_rng(int(torch.randint(2**62, (), generator=self.generator)))
-        rows, bins, keys = self.representatives.winners(draw.log_weights, counts, generator)
+        rows, bins, keys = self.representatives.winners(log_weights, counts, generator)
         tokens = last.chosen(rows, bins, generator)
         chosen = torch.from_numpy(rows)
-        sites = torch.cat([draw.prefixes[chosen], tokens[:, None]], dim=1)
-        outputs = draw.outputs[rows] - draw.last.picked(chosen).of(tokens).numpy()
-        self.representatives.offer(sites, outputs, draw.log_weights[rows], keys, bins)
+        sites = torch.cat([found.prefixes[chosen], tokens[:, None]], dim=1)
+        outputs = found.outputs[rows] - found.last.picked(chosen).of(tokens).numpy()
+        self.representatives.offer(sites, outputs, log_weights[rows], keys, bins)
 
     def estimate(self) -> DensityEstimate:
-        """Log density with its error over blocks of draws; odd and even blocks are the two ensembles."""
-        blocks = self.blocks.whole()
-        logs, rows = blocks["bins"], blocks["rows"]
-
-        def density(log_times: Array) -> Array:
-            return np.asarray(logsumexp(logs + log_times[:, None], axis=0) - logsumexp(rows + log_times))
-
-        count = len(rows)
-        every = np.zeros(count)
-        with np.errstate(divide="ignore"):
-            alone = [density(np.log(np.arange(count) % 2 == half)) for half in (0, 1)] if count > 1 else []
-            generator = np.random.default_rng(self.plan.seed)
-            drawn = generator.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
-            enough = RESAMPLES if count >= LEAST_BLOCKS else 0
-            densities = [density(np.log(times)) for times in drawn[:enough]]
-            resamples = np.array(densities).reshape(-1, logs.shape[1])
-        whole = density(every)
-        return DensityEstimate(
-            np.where(np.isfinite(whole), whole, np.nan),
-            bootstrap_error(resamples, np.isfinite(logs), count),
-            resamples,
-            np.array([np.where(np.isfinite(one), one, np.nan) for one in alone]).reshape(-1, len(whole)),
-            self.proposals,
-            count,
-            0,
-            float(self.draws),
-        )
+        return weighted_estimate(self.blocks.whole(), self.betas, self.draws, self.plan.seed)
 
     def effective(self) -> Array:
         """Effective sample size of every bin."""
-        return effective_particles(self.blocks.whole(), self.selecting)
+        return effective_sequences(self.blocks.whole(), self.selecting)
+
+    @property
+    def least_effective(self) -> float:
+        """Effective samples that every bin needs. Those of a selection are told by how rounds differ, those
+        of drawn sequences by their weights, of which the largest may not have been met."""
+        return (
+            convergence.LEAST_SELECTED_EFFECTIVE if self.selecting else convergence.LEAST_IMPORTANCE_EFFECTIVE
+        )
 
     def mean_at_one(self) -> float:
         """The mean output of the model's own samples, from the pilot."""
-        return float(np.interp(1.0, PILOT_BETAS, self._pilot_means()))
+        return float(np.interp(1.0, PILOT_BETAS, self.pilot.drawn_moments()[0])) * self._whole
 
     def anchors(self) -> tuple[float, float]:
         """How far, in nats, ln sum w is from the number of inputs and ln sum w e^-z from its known value.
@@ -353,25 +334,27 @@ class Importance:
         kept = kept_inputs(self.representatives, self.problem.space, np.zeros_like)
         effective = self.effective()
         apart, reasons = convergence.agreement(found.by_ensemble, found.error / found.inflation)
-        reasons += convergence.effective_reasons(
-            effective, found.log_density, convergence.LEAST_IMPORTANCE_EFFECTIVE
-        )
+        reasons += convergence.effective_reasons(effective, found.log_density, self.least_effective)
         inputs, likelihood = self.anchors()
         finite = found.error[np.isfinite(found.error)]
         typical = float(np.median(finite)) if len(finite) else 1.0
         reasons += convergence.anchor_reasons(inputs, likelihood, typical)
         diagnostics = common_diagnostics(self, "importance", found, effective, apart) | {
-            "proposal_betas": self.proposals,
+            "proposal_betas": self.betas,
+            "selected": self.selecting,
             "log_inputs_error": inputs,
             "log_likelihood_error": likelihood,
         }
         return assembled(self.edges, found, self.problem.space, kept, diagnostics, reasons)
 
+    KEPT: ClassVar[tuple[str, ...]] = (
+        *("share", "betas", "edges", "pilot", "blocks", "representatives", "draws", "piloting", "lookahead"),
+        *("selecting", "shares", "log_totals", "round", "latest"),
+    )
+
     def snapshot(self) -> dict[str, Any]:
         """Everything the next batch depends on."""
-        names = ("proposals", "edges", "pilot_sums", "blocks", "representatives", "draws", "piloting")
-        more = ("share", "lookahead", "selecting", "pilot_particles", "shares", "log_totals", "latest")
-        return {name: getattr(self, name) for name in (*names, *more)} | {
+        return {name: getattr(self, name) for name in self.KEPT} | {
             "generator": self.generator.get_state(),
             "evaluations": self.problem.evaluations,
             "model_seconds": self.problem.seconds,

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from assay.omniinput.sampling import convergence
-from assay.omniinput.sampling.convergence import LEAST_EFFECTIVE, LEAST_IMPORTANCE_EFFECTIVE
+from assay.omniinput.sampling.convergence import LEAST_EFFECTIVE
 from assay.omniinput.sampling.density_estimate import Anchor
 from assay.omniinput.sampling.distribution import OutputDistribution, Samples
 from assay.omniinput.sampling.kernels.chain import Kernel
@@ -22,14 +22,13 @@ Array = NDArray[np.float64]
 
 FIRST_SHARE = 0.4  # of the budget, before the effective sample size of every bin is looked at
 
-LEAST_TEMPERING = 5_000  # evaluations; with fewer, a ladder does not even settle
 EVALUATIONS_PER_EFFECTIVE = 5_000  # of tempering in a rare bin: 20,000 on the Markov model and stories260K
 
 
 @dataclass
 class ImportanceThenTempering:
     """If every bin has enough effective samples after two fifths of the budget, importance sampling
-    continues.
+    continues. A budget too small for tempering is its own from the start.
 
     Otherwise, if tempering with suffix proposals is expected to do better, it gets the rest: its samples are
     correlated but reach bins that ancestral samples hardly ever reach.
@@ -44,7 +43,10 @@ class ImportanceThenTempering:
     tempering: Tempering | None = None
 
     def __post_init__(self) -> None:
-        self.importance = Importance(self.problem, self.plan, self.budget, self.generator, share=FIRST_SHARE)
+        known = self.budget.evaluations
+        alone = known is not None and known * (1 - FIRST_SHARE) < LEAST_EFFECTIVE * EVALUATIONS_PER_EFFECTIVE
+        share = 1.0 if alone else FIRST_SHARE
+        self.importance = Importance(self.problem, self.plan, self.budget, self.generator, share)
 
     def begin(self) -> None:
         self.importance.begin()
@@ -73,10 +75,10 @@ class ImportanceThenTempering:
         """
         left = self.problem.evaluations * (1 - FIRST_SHARE) / FIRST_SHARE
         by_tempering = left / EVALUATIONS_PER_EFFECTIVE
-        if self.importance.piloting or left < LEAST_TEMPERING or by_tempering < LEAST_EFFECTIVE:
+        if self.importance.piloting or by_tempering < LEAST_EFFECTIVE:
             return np.empty(0, dtype=np.int64)
         projected = self.importance.effective() / FIRST_SHARE
-        return np.flatnonzero(projected < min(LEAST_IMPORTANCE_EFFECTIVE, by_tempering))
+        return np.flatnonzero(projected < min(self.importance.least_effective, by_tempering))
 
     def _tempering(self) -> Tempering:
         """Tempering on the rest of the budget.

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from assay.omniinput.sampling.output_bins import bin_index
-from assay.omniinput.sampling.samplers.particles import Draw
+from assay.omniinput.sampling.samplers.sequences import Sequences
 from assay.omniinput.sampling.vocabulary import blocks
 
 Array = NDArray[np.float64]
@@ -19,15 +19,15 @@ Index = NDArray[np.int64]
 class LastToken:
     """The bins of all completions of a batch of prefixes, found block by block where the logits are."""
 
-    draw: Draw
+    batch: Sequences
     edges: Array
 
     def counts(self) -> Array:
         """How many tokens take each prefix to each bin: (rows, bins)."""
         bins = len(self.edges) - 1
-        rows = len(self.draw.outputs)
+        rows = len(self.batch.outputs)
         found = np.empty((rows, bins))
-        for part in blocks(self.draw.last.logits, rows):
+        for part in blocks(self.batch.last.logits, rows):
             number = self._numbers(part)
             number += torch.arange(len(number), device=number.device)[:, None] * (bins + 2)
             counted = torch.bincount(number.flatten(), minlength=len(number) * (bins + 2))
@@ -39,7 +39,7 @@ class LastToken:
         pairs, mine = np.unique(rows * len(self.edges) + bins, return_inverse=True)
         times, by_pair = np.bincount(mine), np.argsort(mine, kind="stable")
         tokens = torch.empty(len(rows), dtype=torch.int64)
-        for part in blocks(self.draw.last.logits, len(pairs)):
+        for part in blocks(self.batch.last.logits, len(pairs)):
             row, which = np.divmod(pairs[part], len(self.edges))
             number = self._numbers(row)
             reached = (number == torch.from_numpy(which + 1).to(number.device)[:, None]).cumsum(dim=1)
@@ -52,9 +52,9 @@ class LastToken:
 
     def _numbers(self, part: slice | Index) -> Tensor:
         """The bin of every completion, counted from one; zero and the number after the last lie outside."""
-        last, bins = self.draw.last, len(self.edges) - 1
+        last, bins = self.batch.last, len(self.edges) - 1
         log_probs = last.log_probs(part)
-        device, before = log_probs.device, self.draw.outputs[part]
+        device, before = log_probs.device, self.batch.outputs[part]
         widths = np.diff(self.edges)
         if np.allclose(widths, widths[0], rtol=1e-9):
             offset = torch.from_numpy((before - self.edges[0]) / widths[0]).float().to(device)

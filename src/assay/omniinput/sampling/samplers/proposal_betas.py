@@ -12,7 +12,8 @@ FEWEST_PROPOSALS, MOST_PROPOSALS = 6, 24
 
 
 def proposal_betas(betas: Array, means: Array, deviations: Array, low: float, high: float) -> Array:
-    """Betas from that whose mean output is `high` to that of `low`, evenly spaced in deviations; and zero.
+    """Betas from that whose mean output is `high` to that of `low`, evenly spaced in deviations; and zero,
+    and the model's own if colder ones are among them.
 
     In units of its deviation the output changes by deviation x dbeta (thermodynamic length), so neighbours
     overlap alike however narrow the outputs become at one end.
@@ -23,7 +24,8 @@ def proposal_betas(betas: Array, means: Array, deviations: Array, low: float, hi
     count = int(np.clip(np.ceil((last - first) / SPACING) + 1, FEWEST_PROPOSALS, MOST_PROPOSALS))
     spread = np.interp(np.linspace(first, last, count), length, betas)
     spread[np.abs(spread) < NEAR_ZERO] = 0.0
-    return np.asarray(np.unique(np.concatenate([[0.0], on_grid(spread)])))
+    safe = [0.0, 1.0] if cold > 1.0 else [0.0]
+    return np.asarray(np.unique(np.concatenate([safe, on_grid(spread)])))
 
 
 def on_grid(betas: Array) -> Array:
