@@ -303,11 +303,12 @@ def test_a_dynamically_quantised_file_shows_what_goes_into_its_last_layer(build,
     from onnxruntime.quantization import quantize_dynamic
 
     module = build()
-    quantize_dynamic(exported(module, images, path), tmp_path / "int8.onnx")
+    # Seven bits per weight: with eight, sums overflow on processors without VNNI, as onnxruntime documents.
+    quantize_dynamic(exported(module, images, path), tmp_path / "int8.onnx", reduce_range=True)
     network = assay.Network.from_onnx(tmp_path / "int8.onnx")
     assert {"MatMulInteger", "ConvInteger"} & {node.op_type for node in network.file.nodes}
     trace, expected = network.observe(images), assay.Network(module).observe(images)
-    # Eight bits per weight and activation: a few percent of the spread.
+    # So few bits per weight and activation cost a few percent of the spread.
     for found, wanted in (
         (trace.logits, expected.logits),
         (trace.features["penultimate"], expected.features["penultimate"]),

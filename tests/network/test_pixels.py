@@ -102,6 +102,13 @@ def test_guards_judge_pixels_save_and_load(network, module, data, build, tmp_pat
         assay.load(tmp_path / "guard", network=assay.Network(module))
 
 
+def same_alarms(written, guard, inputs):
+    """But for the input whose score is the threshold: there rounding decides."""
+    found, expected = written(inputs), guard(inputs)
+    differ = found.alarm != expected.alarm
+    return int(differ.sum()) <= 1 and bool(((expected.scores - guard.threshold).abs()[differ] < 1e-3).all())
+
+
 @pytest.mark.parametrize("by", ["logits", "inputs"])
 def test_an_exported_guard_takes_pixels(network, data, by, tmp_path):
     trace = network.observe(data, keep_inputs=True)
@@ -110,7 +117,7 @@ def test_an_exported_guard_takes_pixels(network, data, by, tmp_path):
     guard.export(tmp_path / "guard.onnx")
     written = assay.OnnxGuard(tmp_path / "guard.onnx")
     assert torch.allclose(written(data[0]).scores, guard(data[0]).scores, atol=1e-4)
-    assert torch.equal(written(data[0]).alarm, guard(data[0]).alarm)
+    assert same_alarms(written, guard, data[0])
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # in torch.onnx, of the exporter itself
@@ -127,7 +134,7 @@ def test_an_onnx_file_takes_pixels_too(module, data, tmp_path):
     guard.calibrate(wider.observe(data), 0.1)
     guard.export(tmp_path / "guard.onnx")
     written = assay.OnnxGuard(tmp_path / "guard.onnx")
-    assert torch.equal(written(data[0]).alarm, guard(data[0]).alarm)
+    assert same_alarms(written, guard, data[0])
     assert network_at(f"{path}?scale=255").fingerprint == network.fingerprint
     assert network.fingerprint != assay.Network.from_onnx(path).fingerprint
 

@@ -164,8 +164,9 @@ def test_a_stream_gives_what_observe_gives_and_sources_line_up(module, images, m
     assert [part.input_count for part in parts] == [2, 2, 1]
     assert all(int(part.source.max()) == part.input_count - 1 for part in parts)
     joined = Trace.concatenate(parts)
-    for part in ("logits", "labels", "source", "inputs"):
+    for part in ("labels", "source", "inputs"):
         assert torch.equal(getattr(joined, part), getattr(whole, part)), part
+    assert torch.allclose(joined.logits, whole.logits, atol=1e-6)  # kernels depend on the size of a batch
 
 
 def test_the_gradient_of_an_input_is_that_of_the_sum_over_its_rows(module, images, maps):
