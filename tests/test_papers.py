@@ -38,7 +38,7 @@ def test_runs_stand_on_files_that_exist():
     for run in RUNS.values():
         assert all(path.is_file() for path in [*driver.scripts(run), *driver.rooms(run)])
         assert set(run.needs) <= set(RUNS)
-        assert "{" not in driver.shown(run)
+        assert all("{" not in part for part in driver.Cache(DOCS, DOCS, DOCS).arguments(run, run.commands[0]))
 
 
 def test_rewriting_changes_only_what_stands_between_the_markers():
@@ -111,6 +111,20 @@ def test_a_table_that_was_registered_later_makes_the_run_unfinished(three, tmp_p
     assert "\nold\n" in (tmp_path / "page.md").read_text()
 
 
+def test_what_stands_in_the_docs_with_this_code_needs_no_cache(three, tmp_path):
+    def page(made):
+        (tmp_path / "page.md").write_text(f"<!-- figures table/t{made} -->\n| 1 |\n<!-- end table/t -->\n")
+        return driver.in_docs(tmp_path)
+
+    assert page("") == set()
+    assert page(": code 00000000, 1 May 2026") == set()
+    # Nor does the network that only the table needs; the long run has no table and serves nobody.
+    settled = page(f": code {driver.code(driver.RUNS['table'])}, 1 May 2026")
+    assert settled == {"table", "network"}
+    assert [run.name for run in driver.in_order([], settled)] == ["long"]
+    assert [run.name for run in driver.in_order(["table"], settled)] == ["network", "table"]
+
+
 def test_a_failed_need_leaves_out_what_needs_it(three):
     assert driver.drive(driver.in_order(["table"]), 9.0, three, lambda *_: False) == []
 
@@ -126,7 +140,7 @@ def test_pages_are_written_from_the_cache(three, tmp_path):
     code = driver.code(driver.RUNS["table"])
     assert (docs / "page.md").read_text() == (
         f"<!-- figures table/t: code {code}, 1 May 2026 -->\n\n"
-        "`python benchmarks/papers/pages.py --x NETWORK`\n\n| 1 |\n\n<!-- end table/t -->\n"
+        "`python benchmarks/papers/all.py --only table`\n\n| 1 |\n\n<!-- end table/t -->\n"
     )
 
 
@@ -136,8 +150,6 @@ def test_sentences_of_a_run_are_wrapped_and_its_tables_are_not():
     lines = driver.wrapped(text).splitlines()
     assert max(map(len, lines[:2])) <= 110
     assert lines[2:] == ["", table, "- short"]
-    long = Run("a", (f"pages --x {'y' * 120}",), 1, 1)
-    assert driver.shown(long).startswith("```sh\npython benchmarks/papers/pages.py --x y")
 
 
 def test_comments_and_docstrings_decide_no_figure(tmp_path):

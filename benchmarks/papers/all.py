@@ -1,13 +1,15 @@
 """Make the figures of docs/papers that are missing or stale, most valuable first, and put them into the docs.
 
-    python benchmarks/papers/all.py --status               # every run: fresh, stale or missing, its minutes
+    python benchmarks/papers/all.py --status               # every run: fresh, in docs, stale or missing
     python benchmarks/papers/all.py --hours 2              # make what is missing or stale, as far as they go
-    python benchmarks/papers/all.py --hours 2 --only mira  # these runs, and what they need
+    python benchmarks/papers/all.py --only mira-text       # these runs, and what they need
     python benchmarks/papers/all.py --tables               # only rewrite the docs from what is in the cache
 
-A run that finished with the code as it is now is not made again, and a script that was killed goes on where
-it stopped, because a run keeps its folder while its code stays the same. A run is not begun if its expected
-minutes exceed what is left. runs.py says which runs there are and how to register one.
+A run that finished with the code as it is now is not made again, nor, unless --only names it, one whose
+tables stand in the docs with that code: so a machine with an empty cache makes only what is stale. A script
+that was killed goes on where it stopped, because a run keeps its folder while its code stays the same. A run
+is not begun if its expected minutes exceed what is left. runs.py says which runs there are and how to
+register one.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import ast
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shlex
 import shutil
@@ -22,7 +25,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,7 +34,7 @@ from textwrap import fill
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE)]
 
-from pages import Block, rewritten  # noqa: E402
+from pages import BLOCK, Block, rewritten  # noqa: E402
 from runs import RUNS, Run  # noqa: E402
 
 ROOT = HERE.parents[1]
@@ -143,15 +146,8 @@ class Cache:
 
 
 def shown(run: Run) -> str:
-    """The run's commands as a reader would type them, folders in capitals."""
-    names = ("data", "shared", "cache", "tables", *run.needs)
-    lines = [
-        "python benchmarks/papers/"
-        + command.replace(" ", ".py ", 1).format(**{name: name.upper() for name in names})
-        for command in run.commands
-    ]
-    one = len(lines) == 1 and len(lines[0]) <= WIDTH - 2
-    return f"`{lines[0]}`" if one else "```sh\n" + "\n".join(lines) + "\n```"
+    """The command that makes its figures, for the page; the scripts that this calls are in runs.py."""
+    return f"`python benchmarks/papers/all.py --only {run.name}`"
 
 
 def wrapped(text: str) -> str:
@@ -217,8 +213,25 @@ def write_pages(caches: Cache, docs: Path) -> None:
             print(f"{docs / page}: rewritten", flush=True)
 
 
-def in_order(chosen: list[str]) -> list[Run]:
-    """The chosen runs by value, each after what it needs."""
+def in_docs(docs: Path) -> set[str]:
+    """Runs whose tables stand in the docs, made with the code as it is now, or that only serve such runs."""
+    made: dict[str, str] = {}
+    for page in {page for run in RUNS.values() for page in run.blocks.values()}:
+        for found in BLOCK.finditer((docs / page).read_text(encoding="utf-8")):
+            made[found["name"]] = found["made"] or ""
+
+    def settled(run: Run) -> bool:
+        if run.blocks:
+            opening = f": code {code(run)},"
+            return all(made.get(f"{run.name}/{block}", "").startswith(opening) for block in run.blocks)
+        users = [other for other in RUNS.values() if run.name in other.needs]
+        return bool(users) and all(map(settled, users))
+
+    return {run.name for run in RUNS.values() if settled(run)}
+
+
+def in_order(chosen: list[str], settled: Set[str] = frozenset()) -> list[Run]:
+    """The chosen runs by value, or all that are not settled, each after what it needs."""
     found: dict[str, Run] = {}
 
     def add(run: Run) -> None:
@@ -227,7 +240,7 @@ def in_order(chosen: list[str]) -> list[Run]:
         found.setdefault(run.name, run)
 
     for run in RUNS.values():
-        if not chosen or run.name in chosen:
+        if run.name in chosen or (not chosen and run.name not in settled):
             add(run)
     return list(found.values())
 
@@ -256,13 +269,14 @@ def drive(
     return done
 
 
-def print_status(runs: list[Run], caches: Cache) -> None:
+def print_status(runs: list[Run], caches: Cache, settled: Set[str]) -> None:
     for run in runs:
+        state = "in docs" if run.name in settled else caches.state(run)
         stamp = caches.stamp(run)
         took = (
             f"took {stamp.minutes:g} on {stamp.date} with code {stamp.code}" if stamp else "never made here"
         )
-        print(f"{caches.state(run):8} {run.name:32} {run.minutes:5g} minutes; {took}; code {code(run)}")
+        print(f"{state:8} {run.name:32} {run.minutes:5g} minutes; {took}; code {code(run)}")
 
 
 def main() -> None:
@@ -281,15 +295,17 @@ def main() -> None:
     )
     parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="the pages to rewrite")
     options = parser.parse_args()
-    if not (options.status or options.tables or options.hours is not None):
-        parser.error("expected --hours, --status or --tables, got none of them; --status changes nothing")
+    if not (options.status or options.tables or options.only or options.hours is not None):
+        parser.error(
+            "expected --hours, --only, --status or --tables, got none of them; --status changes nothing"
+        )
     caches = Cache(options.cache.resolve(), options.data.resolve(), options.shared.resolve())
     # So that a terminated driver takes the script it started with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated; call again to go on"))
     if options.status:
-        print_status(in_order(options.only), caches)
+        print_status(in_order(options.only), caches, in_docs(options.docs))
         return
-    if options.hours is not None:
+    if not options.tables:
 
         def make(run: Run, caches: Cache) -> bool:
             finished = made(run, caches)
@@ -297,7 +313,8 @@ def main() -> None:
                 write_pages(caches, options.docs)
             return finished
 
-        drive(in_order(options.only), options.hours, caches, make)
+        hours = math.inf if options.hours is None else options.hours
+        drive(in_order(options.only, in_docs(options.docs)), hours, caches, make)
     write_pages(caches, options.docs)
 
 

@@ -181,19 +181,20 @@ RESHAPING = [
 ]
 
 
-def _volatility(name: str, value: int, minutes: float, training: str, *jobs: str) -> Run:
+def _volatility(name: str, value: int, minutes: float, *jobs: str) -> Run:
     """The tables of the volatility paper for one network or dataset."""
-    folders = " --data {data} --cache {cache} --tables {tables}"
+    folders = " --data {data} --weights {volatility-networks} --cache {cache} --tables {tables}"
     tables = ["accuracies", "scenario-a", "p-values", "scenario-b", "trajectory", "others", "mixed"]
     if name == "ann":
         tables += ["stopping", "alarms", "contamination"]
     return Run(
         name=f"volatility-{name}",
-        commands=(training, *(f"{job}{folders}" for job in jobs)),
+        commands=tuple(f"{job}{folders}" for job in jobs),
         minutes=minutes,
         value=value,
         blocks=dict.fromkeys(tables, VOLATILITY_PAGE),
         rooms=("volatility", "faults", "network", "trace"),
+        needs=("volatility-networks",),
     )
 
 
@@ -225,21 +226,18 @@ VOLATILITY = [
         "ann",
         55,
         10,
-        "volatility_networks ann --data {data} --cache {cache}",
         "volatility accuracies a b trajectory others alarms contamination stopping --networks ann",
     ),
     _volatility(
         "cnn",
         53,
         30,
-        "volatility_networks cnn --data {data} --cache {cache}",
         "volatility accuracies a b trajectory others --networks cnn",
     ),
     _volatility(
         "cifar10",
         52,
         40,
-        "volatility_networks vgg --data {data} --cache {cache}",
         "volatility accuracies a b trajectory --networks vgg",
         "volatility a b --networks resnet20",
         "volatility others --networks vgg resnet20 --changed-rows 2000 --pgd-steps 3",
