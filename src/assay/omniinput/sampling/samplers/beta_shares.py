@@ -10,7 +10,8 @@ from scipy.special import logsumexp
 
 Array = NDArray[np.float64]
 
-LEAST_SHARE = 0.25  # of its equal share of the sequences, that a beta gets at least
+LEAST_SHARE = 1 / 3  # of its equal share of the sequences, that a beta gets at least
+STEPS = 300  # after which the worst bin is within a thousandth of the least possible
 
 
 def log_trust(log_likelihood: Array, betas: Array, log_totals: Array, sizes: NDArray[np.int64]) -> Array:
@@ -20,16 +21,32 @@ def log_trust(log_likelihood: Array, betas: Array, log_totals: Array, sizes: NDA
 
 
 def needed_shares(logs: Array, by_beta: Array, sizes: NDArray[np.int64]) -> Array:
-    """Shares of the sequences for which the relative variances of all bins add up to least.
+    """Shares of the sequences for which the least certain bin is known best.
 
     `logs` is ln of the weight in every bin, a row per block of time, and `by_beta` (betas, bins) how much of
-    it all in all came from the sequences of each beta. The variance of a bin belongs to them in proportion,
-    and falls as one over their number; so they need sequences as the square root of it times those they had
-    (Neyman 1934).
+    it all in all came from the sequences of each beta. The relative variance of a bin belongs to them in
+    proportion, and falls as one over their number.
     """
     seen = np.isfinite(logs).any(axis=0)
     logs, by_beta = logs[:, seen], by_beta[:, seen]
     parts = np.exp(logs - logsumexp(logs, axis=0))
     variance = ((parts - 1 / len(logs)) ** 2).sum(axis=0)
-    needed = np.sqrt(sizes * (np.exp(by_beta - logsumexp(by_beta, axis=0)) @ variance))
-    return np.asarray(LEAST_SHARE / len(needed) + (1 - LEAST_SHARE) * needed / needed.sum())
+    needed = least_worst_shares(sizes[:, None] * np.exp(by_beta - logsumexp(by_beta, axis=0)) * variance)
+    return np.asarray(LEAST_SHARE / len(needed) + (1 - LEAST_SHARE) * needed)
+
+
+def least_worst_shares(variances: Array) -> Array:
+    """Shares s >= 0, adding up to one, with the least max over columns b of sum_j variances[j, b] / s_j.
+
+    If the sum over columns counts, weighted, then s_j is as the square root of its weighted row (Neyman
+    1934). The weights at which that sum is largest make it the maximum, because it is concave in them: a
+    column gains weight as its own sum exceeds the mean.
+    """
+    variances = variances + 1e-30  # so that a row may be zero
+    weights = np.full(variances.shape[1], 1 / variances.shape[1])
+    for _ in range(STEPS):
+        needed = np.sqrt(variances @ weights)
+        shares = needed / needed.sum()
+        weights = weights * np.sqrt((variances / shares[:, None]).sum(axis=0))
+        weights /= weights.sum()
+    return np.asarray(shares)
