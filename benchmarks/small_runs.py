@@ -87,7 +87,9 @@ RUNS = {
     ],
     "papers/omniinput_precision": [
         "mnist --networks mlp --data {data} --cache {work} --figures {work}",
-        "sst2 --budget 2000 --data {data} --shared {shared} --cache {work} --figures {work}",
+    ],
+    "papers/omniinput_texts": [
+        "sst2 --batches 10 --budget 2000 --data {data} --shared {shared} --cache {work} --tables {work}"
     ],
     "papers/reshape": [
         "experiment --trials 1 --data {data}/mnist --cache {work}/reshape",

@@ -28,6 +28,8 @@ def run(description: str, experiments: Mapping[str, Experiment]) -> None:
     parser.add_argument("--budget", type=int, default=160_000)
     parser.add_argument("--seconds", type=float, default=None)
     parser.add_argument("--bins", type=int, default=60, help="of mnist; the paper has 40 to 150")
+    parser.add_argument("--length", type=int, default=10, help="of sst2, in tokens; the paper: 10 and 66")
+    parser.add_argument("--batches", type=int, help="of sst2's training; without it, one epoch")
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS, help="of mnist")
     parser.add_argument("--shared", type=Path, default=ROOT / "shared" / "data")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("ASSAY_DATA", ROOT / "data")))

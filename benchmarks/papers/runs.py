@@ -81,10 +81,10 @@ SAFETY_MONITORS = [
     Run(
         name="safety-monitors-guards",
         commands=(
-            f"safety_guards gtsrb {SAFETY_DATA} --epochs 4 --work {{cache}}",
-            f"safety_guards cifar10 {SAFETY_DATA} --epochs 4 --work {{cache}}",
+            f"safety_guards gtsrb {SAFETY_DATA} --epochs 60 --work {{cache}}",
+            f"safety_guards cifar10 {SAFETY_DATA} --epochs 60 --work {{cache}}",
         ),
-        minutes=12,
+        minutes=40,
         value=98,
         rooms=SAFETY_ROOMS,
         needs=("safety-monitors-networks",),
@@ -284,6 +284,18 @@ OMNIINPUT = [
         },
         rooms=("omniinput",),
         needs=("omniinput-mnist",),
+    ),
+    Run(
+        name="omniinput-texts",
+        commands=tuple(
+            f"omniinput_texts sst2 --length {length} --budget {budget} --data {{data}} --shared {{shared}} "
+            "--cache {cache} --tables {tables}"
+            for length, budget in ((10, 60_000), (66, 16_000))
+        ),
+        minutes=40,
+        value=45,
+        blocks={"texts-10": PRECISION_PAGE, "texts-66": PRECISION_PAGE},
+        rooms=("omniinput",),
     ),
     Run(
         name="omniinput-languages",
