@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import omniinput_models as models
 from omniinput_options import run
 from pages import markdown
+from table_files import write_table
 
 SQUASH = {"cnn": 15.0, "res": 6.0}  # networks whose logit jumps along a ladder of the logit itself
 
@@ -32,7 +33,6 @@ def toy(asked: argparse.Namespace) -> None:
     model = models.trained_toy(asked.cache)
     outputs = models.toy_enumeration(model, asked.cache).numpy()
     total = np.exp(-outputs.astype(np.float64)).sum()
-    print(f"10^8 inputs enumerated; their likelihoods add up to {total:.5f} (exact: 1)")
     edges = np.arange(np.floor(outputs.min()), outputs.max() + 0.5, 0.5)
     counts = np.histogram(outputs, edges)[0]
     filled = np.flatnonzero(counts >= 1000)
@@ -44,14 +44,25 @@ def toy(asked: argparse.Namespace) -> None:
     started = time.monotonic()
     lm = models.toy_language_model(model)
     dist = assay.sample_outputs(lm, bins=edges, budget=asked.budget, seed=0, keep=200, ensembles=8)
-    print(f"sampled in {time.monotonic() - started:.0f} s: {dist.summary()}")
+    seconds = time.monotonic() - started
     error = np.abs(dist.log_density - exact)
-    print(f"largest error of the log density: {np.nanmax(error):.3f} nats over {len(exact)} bins, ", end="")
-    print(f"{np.mean(error <= 2 * dist.error):.0%} of bins within two of the stated errors")
     precision = np.array([sampled_precision(dist, index) for index in range(len(exact))])
     off = np.abs(precision - good)
-    print(f"largest error of r(z): {np.nanmax(off):.3f}, mean {np.nanmean(off):.4f}")
+    text = (
+        f"The likelihoods of all 10^8 inputs add up to {total:.5f} (exact: 1). "
+        f"{dist.diagnostics['evaluations']:,} evaluations ({seconds:.0f} s) give the log density of "
+        f"{len(exact)} bins with a largest error of {np.nanmax(error):.3f} nats; "
+        f"{np.mean(error <= 2 * dist.error):.0%} of the bins are within two of the stated errors. The "
+        f"precision r(z) is off by {np.nanmax(off):.3f} at most and {np.nanmean(off):.4f} on average. "
+        f"{converged(dist)}\n\n![density and precision of the toy, sampled and enumerated]"
+        "(../images/omniinput-toy.png)\n"
+    )
+    write_table(asked.figures, "toy", text)
     figure(asked, dist, exact, precision, good)
+
+
+def converged(dist: assay.OutputDistribution) -> str:
+    return "Converged." if dist.converged else f"Not converged: {'; '.join(map(str, dist.reasons))}."
 
 
 def sampled_precision(dist: assay.OutputDistribution, index: int) -> float:
@@ -101,8 +112,22 @@ def stories(asked: argparse.Namespace) -> None:
         checkpoint=asked.cache / "stories.checkpoint",
     )
     report(asked, dist, "omniinput-stories")
-    for index in np.flatnonzero(dist.visited)[::3]:
-        print(f"{edges[index] / 25:5.2f} nats a token: {dist.texts(int(index))[0]!r}")
+    found = dist.diagnostics
+    below = np.exp(dist.log_density[:1] + dist.space.log_size)[0]
+    rows = [
+        {"nats per token": f"{edges[index] / 25:.1f}", "input": dist.texts(int(index))[0].strip()}
+        for index in np.flatnonzero(dist.visited)[::4]
+    ]
+    for row in rows:
+        row["input"] = " ".join(row["input"].replace("|", " ").split())
+    text = (
+        f"{converged(dist)} {dist.summary()} {found['evaluations']:,} evaluations, {found['seconds']:.0f} s, "
+        f"{found['share_outside_model']:.0%} of them outside the forward. About {below:,.0f} sequences lie "
+        f"below {edges[1] / 25:.1f} nats per token (in natural logarithms {np.log(below):.2f} ± "
+        f"{dist.error[0]:.2f}).\n\n{markdown(pd.DataFrame(rows))}\n\n"
+        "![log density of stories260K](../images/omniinput-stories-density.png)\n"
+    )
+    write_table(asked.figures, "stories", text)
 
 
 def mnist(asked: argparse.Namespace) -> None:

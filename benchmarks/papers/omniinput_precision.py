@@ -25,6 +25,7 @@ import omniinput_models as models
 from omniinput_judge import OnesJudge, mnist_images
 from omniinput_options import run
 from pages import markdown
+from table_files import write_table
 
 
 def toy(asked: argparse.Namespace) -> None:
@@ -40,13 +41,11 @@ def toy(asked: argparse.Namespace) -> None:
         lm = models.toy_language_model(model)
         assay.save(assay.sample_outputs(lm, bins=edges, budget=asked.budget, seed=0, keep=200), path)
     dist = assay.load(path)
-    print(dist.summary())
     curves = {"all kept inputs": assay.precision_recall(dist, divisible_by_30)}
     items = assay.choose_items(dist, 50)
     labels = items.to_frame().assign(score=divisible_by_30(items.inputs).numpy(), annotator="rule")
     curves["50 per bin"] = assay.precision_recall(dist, labels)
-    for name, curve in curves.items():
-        _beside(name, curve, exact, exact_recall)
+    rows = [_beside(name, curve, exact, exact_recall) for name, curve in curves.items()]
     figure = curves["50 per bin"].plot()
     known = np.isfinite(exact_recall)
     figure.axes[0].plot(
@@ -59,8 +58,13 @@ def toy(asked: argparse.Namespace) -> None:
     figure.axes[0].legend(frameon=False)
     figure.savefig(asked.figures / "omniinput-toy-precision.png", dpi=120)
     settled = assay.precision_convergence(dist, divisible_by_30)
-    print(settled.summary())
-    print(settled.to_frame().to_string(index=False, float_format="%.4f"))
+    write_table(
+        asked.figures,
+        "toy-precision",
+        f"{markdown(pd.DataFrame(rows))}\n\n{dist.summary()} {settled.summary()}\n\n"
+        "![precision over log-recall of the toy, sampled and enumerated]"
+        "(../images/omniinput-toy-precision.png)\n",
+    )
 
 
 def divisible_by_30(inputs: Tensor) -> Tensor:
@@ -84,7 +88,9 @@ def _counted(outputs: np.ndarray, path: Path) -> tuple[np.ndarray, np.ndarray, n
     return found["edges"], found["counts"], found["good"]
 
 
-def _beside(name: str, curve: assay.PrecisionRecall, exact: np.ndarray, exact_recall: np.ndarray) -> None:
+def _beside(
+    name: str, curve: assay.PrecisionRecall, exact: np.ndarray, exact_recall: np.ndarray
+) -> dict[str, str]:
     frame, at = curve.to_frame(), curve.bins
     exact, exact_recall = exact[at], exact_recall[at]
     known = np.isfinite(exact_recall)
@@ -93,12 +99,14 @@ def _beside(name: str, curve: assay.PrecisionRecall, exact: np.ndarray, exact_re
     apart = np.abs(frame["log_recall"] - exact_recall)[known]
     true_area = np.trapezoid(exact[known], exact_recall[known])
     low, high = curve.aupr_interval
-    print(f"\n{name}: {curve.items.sum():,} inputs judged, {len(frame)} thresholds")
-    print(f"  precision: largest error {np.abs(frame['precision'] - exact).max():.4f}, ", end="")
-    print(f"{inside.mean():.0%} of thresholds hold the exact value in their 95 % interval")
-    print(f"  log-recall: largest error {apart.max():.3f} nats, {covered[known].mean():.0%} inside")
-    print(f"  area: {curve.aupr:.3f} ({low:.3f} to {high:.3f}), exact {true_area:.3f}")
-    print(f"  {curve.summary()}")
+    return {
+        "judged": f"{name}, {curve.items.sum():,} inputs",
+        "largest error of precision": f"{np.abs(frame['precision'] - exact).max():.4f}",
+        "thresholds whose 95 % interval contains the exact precision": f"{inside.mean():.0%}",
+        "largest error of log-recall": f"{apart.max():.3f} nats",
+        "contains the exact recall": f"{covered[known].mean():.0%}",
+        f"area (95 % interval); exact {true_area:.3f}": f"{curve.aupr:.3f} ({low:.3f} to {high:.3f})",
+    }
 
 
 MEASURES = ("AUPR", "AUROC", "FPR95")

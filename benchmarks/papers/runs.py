@@ -286,6 +286,25 @@ OMNIINPUT = [
         needs=("omniinput-mnist",),
     ),
     Run(
+        name="omniinput-toy",
+        commands=(
+            "omniinput toy --budget 640000 --cache {cache} --tables {tables}",
+            "omniinput_precision toy --budget 40000 --cache {cache} --tables {tables}",
+        ),
+        minutes=25,
+        value=49,
+        blocks={"toy": SAMPLING_PAGE, "toy-precision": PRECISION_PAGE},
+        rooms=("omniinput",),
+    ),
+    Run(
+        name="omniinput-stories",
+        commands=("omniinput stories --budget 60000 --shared {shared} --cache {cache} --tables {tables}",),
+        minutes=3,
+        value=50,
+        blocks={"stories": SAMPLING_PAGE},
+        rooms=("omniinput",),
+    ),
+    Run(
         name="omniinput-texts",
         commands=tuple(
             f"omniinput_texts sst2 --length {length} --budget {budget} --data {{data}} --shared {{shared}} "

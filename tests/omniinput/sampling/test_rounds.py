@@ -79,8 +79,8 @@ def certain_after_an_unlikely_opening(tokens):
 
 
 def test_unlikely_openings_that_lead_to_what_is_certain_are_found(monkeypatch):
-    """Of all 400^8 texts exactly 20 have less than 8.5 nats. At low temperatures a selection among all
-    openings gives them up; the model's own samples do not."""
+    """Of all 400^8 texts exactly 20 have less than 8.5 nats. A selection that is cold from the first token
+    gives their openings up, and states errors of 0.4 and more; cooled step by step it has 0.02 to 0.03."""
     first = torch.zeros(VALUES)
     first[-OPENINGS:] = -1.0
     lm = assay.CausalLM(certain_after_an_unlikely_opening, VALUES, LENGTH, start=first)
@@ -94,6 +94,6 @@ def test_unlikely_openings_that_lead_to_what_is_certain_are_found(monkeypatch):
         assert run.selecting
         assert (run.betas == 1).any()
         found = run.estimate()
-        assert found.error[0] < 0.5
+        assert found.error[0] < 0.1
         scaled.append((found.log_density[0] - np.log(OPENINGS) + LENGTH * np.log(VALUES)) / found.error[0])
     assert np.abs(scaled).max() < 3
