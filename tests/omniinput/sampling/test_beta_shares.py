@@ -29,15 +29,12 @@ def test_betas_count_by_their_own_density_and_add_up_to_one(log_likelihood, log_
 
 def test_sequences_go_where_bins_vary():
     """Two bins, each of which belongs to one beta; their relative variances are 0.01 and 0.09."""
-    weights = np.array([[1.1, 1.3], [0.9, 0.7]])
-    with np.errstate(divide="ignore"):
-        by_beta = np.log(np.diag(weights.sum(axis=0)))
-    found = needed_shares(np.log(weights), by_beta, np.array([8, 8]))
+    logs, parts = np.log([[1.1, 1.3], [0.9, 0.7]]), np.eye(2)
+    found = needed_shares(logs, parts, np.array([8, 8]))
     by_hand = LEAST_SHARE / 2 + (1 - LEAST_SHARE) * np.array([0.1, 0.9])  # so that both vary alike
     assert np.allclose(found, by_hand, atol=1e-6)
     # A bin that nothing fell in says nothing.
-    nothing = np.full((2, 1), -np.inf)
-    with_empty = np.hstack([np.log(weights), nothing]), np.hstack([by_beta, nothing])
+    with_empty = np.hstack([logs, np.full((2, 1), -np.inf)]), np.hstack([parts, np.full((2, 1), 0.5)])
     assert np.allclose(needed_shares(*with_empty, np.array([8, 8])), found)
 
 

@@ -5,6 +5,7 @@ import torch
 from exact import all_inputs, long_memory_logits
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import logsumexp
 
 import assay
 from assay.omniinput.sampling.checkpoint import Checkpoint
@@ -97,3 +98,22 @@ def test_unlikely_openings_that_lead_to_what_is_certain_are_found(monkeypatch):
         assert found.error[0] < 0.1
         scaled.append((found.log_density[0] - np.log(OPENINGS) + LENGTH * np.log(VALUES)) / found.error[0])
     assert np.abs(scaled).max() < 3
+
+
+def test_a_run_learns_how_many_sequences_have_each_output_and_chooses_its_betas_by_it(monkeypatch):
+    """ln of the sum of p^beta over all beginnings, against all 4^5 of them, written out."""
+    run = selecting_run(12_000, 0, monkeypatch)
+    while run.piloting:
+        run.advance()
+    chosen = [run.betas]
+    while not run.finished:
+        run.advance()
+        if run.betas is not chosen[-1]:
+            chosen.append(run.betas)
+    assert len(chosen) == 6  # by the pilot, and after 1, 2, 4, 8 and 16 rounds
+    beginnings = assay.CausalLM(long_memory_logits, 4, 5)
+    outputs = beginnings.negative_log_likelihood(all_inputs(5, 4)).numpy()
+    betas = np.linspace(0, 2, 5)
+    exact = logsumexp(-betas[:, None] * outputs, axis=1)
+    found = run.output_counts.log_totals(betas)
+    assert np.abs(np.diff(found) - np.diff(exact)).max() < 0.05  # 0.01 here

@@ -25,7 +25,7 @@ def plain_outputs(prompt, sequences):
     return chosen[:, len(prompt) - 1 :]
 
 
-def sampled(lm, outputs, budget=8_000, sampler="auto"):
+def sampled(lm, outputs, budget=16_000, sampler="auto"):
     edges = np.linspace(outputs.min() - 1e-3, outputs.max() + 1e-3, 7)
     dist = assay.sample_outputs(lm, bins=edges, budget=budget, seed=0, sampler=sampler)
     return dist, log_density_of(outputs, edges)

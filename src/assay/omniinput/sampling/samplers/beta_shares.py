@@ -20,18 +20,18 @@ def log_trust(log_likelihood: Array, betas: Array, log_totals: Array, sizes: NDA
     return np.asarray(exponents - logsumexp(exponents, axis=1, keepdims=True))
 
 
-def needed_shares(logs: Array, by_beta: Array, sizes: NDArray[np.int64]) -> Array:
+def needed_shares(logs: Array, parts: Array, sizes: NDArray[np.int64]) -> Array:
     """Shares of the sequences for which the least certain bin is known best.
 
-    `logs` is ln of the weight in every bin, a row per block of time, and `by_beta` (betas, bins) how much of
-    it all in all came from the sequences of each beta. The relative variance of a bin belongs to them in
-    proportion, and falls as one over their number.
+    `logs` is ln of the weight in every bin, a row per block of time, and `parts` (betas, bins) how far each
+    beta counts in a bin, of one. The relative variance of a bin belongs to the betas in proportion, and falls
+    as one over the number of their sequences.
     """
     seen = np.isfinite(logs).any(axis=0)
-    logs, by_beta = logs[:, seen], by_beta[:, seen]
-    parts = np.exp(logs - logsumexp(logs, axis=0))
-    variance = ((parts - 1 / len(logs)) ** 2).sum(axis=0)
-    needed = least_worst_shares(sizes[:, None] * np.exp(by_beta - logsumexp(by_beta, axis=0)) * variance)
+    logs = logs[:, seen]
+    weights = np.exp(logs - logsumexp(logs, axis=0))
+    variance = ((weights - 1 / len(logs)) ** 2).sum(axis=0)
+    needed = least_worst_shares(sizes[:, None] * parts[:, seen] * variance)
     return np.asarray(LEAST_SHARE / len(needed) + (1 - LEAST_SHARE) * needed)
 
 

@@ -9,7 +9,8 @@ its kind of problem this needs far fewer evaluations.
 If what was learned is not accurate enough, the normalisers of different sequences differ by many nats and few
 sequences carry all the weight. Then sequences are selected instead, which stays unbiased. Their probability
 is no longer known, so each beta counts where its own outputs lie, and those whose bins are least certain get
-more of the sequences (see beta_shares). They come in a few large rounds (see rounds).
+more of the sequences (see beta_shares). They come in a few large rounds (see rounds), and as the number of
+inputs at each output becomes known, the betas are chosen anew.
 """
 
 from dataclasses import dataclass, field
@@ -29,9 +30,10 @@ from assay.omniinput.sampling.lookahead import Lookahead
 from assay.omniinput.sampling.plan import Budget, Plan
 from assay.omniinput.sampling.problem import Evaluated
 from assay.omniinput.sampling.representatives import Representatives
-from assay.omniinput.sampling.samplers.beta_pilot import BetaPilot
+from assay.omniinput.sampling.samplers.beta_pilot import BetaPilot, drawn_particles
 from assay.omniinput.sampling.samplers.beta_shares import log_trust, needed_shares
 from assay.omniinput.sampling.samplers.last_token import LastToken
+from assay.omniinput.sampling.samplers.output_counts import OutputCounts
 from assay.omniinput.sampling.samplers.proposal_betas import PILOT_BETAS, proposal_betas
 from assay.omniinput.sampling.samplers.rounds import Round
 from assay.omniinput.sampling.samplers.sequences import Sequences, Writer, paths
@@ -75,7 +77,8 @@ class Importance:
     lookahead: Lookahead | None = None
     selecting: bool = False
     shares: Array | None = None  # of the sequences of a batch, per beta; None: equal ones
-    log_totals: Array | None = None  # ln of Z, added up over rounds, per beta
+    output_counts: OutputCounts = field(default_factory=OutputCounts)  # of selected sequences
+    log_totals: Array | None = None  # ln of Z of every beta, as known before the round
     round: Round | None = None  # that has begun
     latest: Evaluated | None = None  # of the last batch, by which a checkpoint recognises its model
     _log_psi: torch.Tensor | None = None
@@ -161,9 +164,9 @@ class Importance:
         assert self.round is not None
         spent = self.budget.fraction(self.problem.evaluations) / (self.share * PILOT_SHARE)
         if self.selecting:
-            totals = found.by_beta(found.log_counts - self.betas[found.own.numpy()] * found.outputs)
-            log_counts = found.log_counts + self._trust(found, totals, self.round.sizes)
-            self.pilot.watch_selected(found, self.betas, log_counts)
+            self.log_totals = found.by_beta(found.log_counts - self.betas[found.own.numpy()] * found.outputs)
+            self.output_counts.add(found.outputs, self._log_weights(found))
+            self.pilot.particles.append(drawn_particles(found, self.betas))
         elif self.edges is None:
             self.pilot.watch_drawn(found.outputs.reshape(len(self.betas), -1))
             if spent >= 0.5:
@@ -196,11 +199,11 @@ class Importance:
 
     def _choose_tempered_betas(self) -> None:
         """Selected sequences follow p(x)^beta itself, which falls faster with beta than what is drawn."""
-        betas = np.unique(np.append(self.betas, np.arange(self.betas[0], self.betas[-1], FINE)))
-        means, deviations = self.pilot.tempered_moments(betas)
+        betas = np.arange(PILOT_BETAS[0], PILOT_BETAS[-1] + FINE, FINE)
+        means, deviations = self.output_counts.moments(betas)
         self.betas = proposal_betas(betas, means * self._whole, deviations, *self._reach)
-        self.log_totals = self.pilot.log_totals(self.betas)
-        self._log_psi = None
+        self.log_totals = self.output_counts.log_totals(self.betas)
+        self.shares = self._log_psi = None
 
     @property
     def _whole(self) -> float:
@@ -213,11 +216,6 @@ class Importance:
         assert self.edges is not None
         return float(self.edges[:2].mean()), float(self.edges[-2:].mean())
 
-    def _trust(self, found: Sequences, log_totals: Array, sizes: NDArray[np.int64]) -> Array:
-        """ln of how far each sequence's beta counts at its output, among all betas."""
-        own = found.own.numpy()
-        return np.asarray(log_trust(-found.outputs, self.betas, log_totals, sizes)[np.arange(len(own)), own])
-
     def _log_weights(self, found: Sequences) -> Array:
         """ln weights whose mean over all rows is a share of all inputs.
 
@@ -228,7 +226,9 @@ class Importance:
         log_weights = found.log_counts + np.log(self.round.rows) - self.problem.space.log_size
         if self.selecting:
             assert self.log_totals is not None
-            log_weights += self._trust(found, self.log_totals, self.round.sizes)
+            own = found.own.numpy()
+            trust = log_trust(-found.outputs, self.betas, self.log_totals, self.round.sizes)
+            log_weights += trust[np.arange(len(own)), own]
         return np.asarray(log_weights)
 
     def _add(self, found: Sequences, part: slice) -> None:
@@ -239,16 +239,10 @@ class Importance:
         counts = last.counts()
         with np.errstate(divide="ignore"):
             contributions = log_weights[:, None] + np.log(counts)
-        by_beta = np.full((len(self.betas), len(self.edges) - 1), -np.inf)
-        by_beta[part] = found.by_beta(contributions)
-        totals = np.full(len(self.betas), -np.inf)
-        totals[part] = found.by_beta(found.log_counts - self.betas[found.own.numpy()] * found.outputs)
         self.round.add(
             part,
             {
-                "bins": logsumexp(by_beta, axis=0),
-                "by_beta": by_beta,
-                "totals": totals,
+                "bins": logsumexp(contributions, axis=0),
                 "squares": logsumexp(2 * contributions, axis=0),
                 "inputs": np.asarray(logsumexp(log_weights + np.log(found.completions))),
                 "likelihood": np.asarray(logsumexp(log_weights - found.outputs)),
@@ -256,6 +250,8 @@ class Importance:
             },
         )
         self.draws += len(counts)
+        if self.selecting:
+            self.output_counts.add(found.outputs, log_weights)
         self._offer(found, log_weights, last, counts)
         if self.round.whole:
             self._close()
@@ -264,22 +260,25 @@ class Importance:
         """A whole round counts, and the next one learns from it."""
         assert self.round is not None
         sums = dict(self.round.log_sums)
-        totals = sums.pop("totals")
-        self.round = None
         if self.selecting:  # sequences of a round are not independent of each other; rounds are
             sums["squares"] = 2 * sums["bins"]
         self.blocks.add(sums | {"batches": np.zeros(())})
+        self.round = None
         if self.selecting:
-            assert self.log_totals is not None
-            self.log_totals = np.logaddexp(self.log_totals, totals)
             self._share_out()
 
     def _share_out(self) -> None:
-        """Betas whose bins are least certain get more of the next round."""
+        """After 1, 2, 4, ... rounds choose the betas anew; those whose bins are least certain get more."""
         blocks = self.blocks.whole()
+        rounds = round(float(np.exp(logsumexp(blocks["batches"]))))
+        if rounds.bit_count() == 1:
+            self._choose_tempered_betas()
+        self.log_totals = self.output_counts.log_totals(self.betas)
         if len(blocks["bins"]) >= LEAST_SHARED:
-            by_beta = logsumexp(blocks["by_beta"], axis=0)
-            self.shares = needed_shares(blocks["bins"], by_beta, self._sizes())
+            assert self.edges is not None
+            sizes, centres = self._sizes(), (self.edges[1:] + self.edges[:-1]) / 2
+            trust = log_trust(-centres / self._whole, self.betas, self.log_totals, sizes)
+            self.shares = needed_shares(blocks["bins"], np.exp(trust).T, sizes)
 
     def _offer(self, found: Sequences, log_weights: Array, last: LastToken, counts: Array) -> None:
         assert self.representatives is not None
@@ -349,7 +348,7 @@ class Importance:
 
     KEPT: ClassVar[tuple[str, ...]] = (
         *("share", "betas", "edges", "pilot", "blocks", "representatives", "draws", "piloting", "lookahead"),
-        *("selecting", "shares", "log_totals", "round", "latest"),
+        *("selecting", "shares", "output_counts", "log_totals", "round", "latest"),
     )
 
     def snapshot(self) -> dict[str, Any]:
