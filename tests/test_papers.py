@@ -37,6 +37,7 @@ def test_every_marker_has_a_run_and_every_run_its_markers():
 def test_runs_stand_on_files_that_exist():
     for run in RUNS.values():
         assert all(path.is_file() for path in [*driver.scripts(run), *driver.rooms(run)])
+        assert len(driver.rooms(run)) == len(driver.rooms(replace(run, apart=()))) - len(run.apart)
         assert set(run.needs) <= set(RUNS)
         assert all("{" not in part for part in driver.Cache(DOCS, DOCS, DOCS).arguments(run, run.commands[0]))
 
@@ -109,6 +110,21 @@ def test_a_table_that_was_registered_later_makes_the_run_unfinished(three, tmp_p
     (tmp_path / "page.md").write_text("<!-- figures table/later -->\nold\n<!-- end table/later -->\n")
     driver.write_pages(three, tmp_path)
     assert "\nold\n" in (tmp_path / "page.md").read_text()
+
+
+def test_of_a_runs_images_those_are_copied_that_a_page_shows(three, tmp_path):
+    run = driver.RUNS["table"]
+    stamped(run, three)
+    tables = three.of(run) / "tables"
+    (tables / "t.md").write_text("![a plot](images/plot.png)\n")
+    for name in ("plot.png", "by-hand.svg", "nobody-shows.png"):
+        (tables / name).write_text(name)
+    (tmp_path / "page.md").write_text(
+        "<!-- figures table/t -->\n<!-- end table/t -->\n![b](images/by-hand.svg)\n"
+    )
+    (tmp_path / "images").mkdir()
+    driver.write_pages(three, tmp_path)
+    assert {path.name for path in (tmp_path / "images").iterdir()} == {"plot.png", "by-hand.svg"}
 
 
 def test_what_stands_in_the_docs_with_this_code_needs_no_cache(three, tmp_path):

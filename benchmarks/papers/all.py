@@ -19,6 +19,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -38,7 +39,7 @@ from pages import BLOCK, Block, rewritten  # noqa: E402
 from runs import RUNS, Run  # noqa: E402
 
 ROOT = HERE.parents[1]
-IMAGES = (".svg", ".png")
+IMAGE = re.compile(r"images/([\w.-]+)\)")
 WIDTH = 110
 
 
@@ -86,10 +87,12 @@ def _imports(path: Path) -> Iterator[str]:
 def rooms(run: Run) -> list[Path]:
     """The files of src/assay that decide its figures."""
     source = ROOT / "src" / "assay"
+    apart = {source / f"{module}.py" for module in run.apart}
     return [
         path
         for room in run.rooms
         for path in (sorted((source / room).rglob("*.py")) or [source / f"{room}.py"])
+        if path not in apart
     ]
 
 
@@ -191,12 +194,14 @@ def made(run: Run, caches: Cache) -> bool:
 
 
 def write_pages(caches: Cache, docs: Path) -> None:
-    """Put the newest tables of every run into the docs, and its images into docs/images."""
+    """Put the newest tables of every run into the docs, and the images that its pages show."""
     blocks: dict[str, dict[str, Block]] = {}
+    images: list[Path] = []
     for run in RUNS.values():
         if (stamp := caches.stamp(run)) is None:
             continue
         tables = caches.folder / run.name / stamp.code / "tables"
+        images += tables.iterdir()
         for block, page in run.blocks.items():
             if not (path := tables / f"{block}.md").exists():
                 continue  # registered after that run
@@ -204,13 +209,15 @@ def write_pages(caches: Cache, docs: Path) -> None:
             blocks.setdefault(page, {})[f"{run.name}/{block}"] = Block(
                 text, shown(run), stamp.code, stamp.date
             )
-        for image in (path for path in sorted(tables.iterdir()) if path.suffix in IMAGES):
-            shutil.copyfile(image, docs / "images" / image.name)
     for page, found in blocks.items():
         old = (docs / page).read_text(encoding="utf-8")
         if (new := rewritten(old, found)) != old:
             (docs / page).write_text(new, encoding="utf-8")
             print(f"{docs / page}: rewritten", flush=True)
+    wanted = {name for page in docs.rglob("*.md") for name in IMAGE.findall(page.read_text(encoding="utf-8"))}
+    for image in images:
+        if image.name in wanted:
+            shutil.copyfile(image, docs / "images" / image.name)
 
 
 def in_docs(docs: Path) -> set[str]:

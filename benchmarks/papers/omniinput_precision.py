@@ -138,7 +138,7 @@ def traditional(asked: argparse.Namespace) -> None:
                 false_rate, true_rate, _ = roc_curve(truth, scores)
                 rows.append(
                     {
-                        "network": name,
+                        "network": name.upper(),
                         "negative": negative,
                         "AUPR": 100 * average_precision_score(truth, scores),
                         "AUROC": 100 * roc_auc_score(truth, scores),
@@ -148,7 +148,7 @@ def traditional(asked: argparse.Namespace) -> None:
     table = pd.DataFrame(rows)
     table["cell"] = [f"{a:.2f} / {b:.2f} / {c:.2f}" for a, b, c in table[list(MEASURES)].to_numpy()]
     wide = table.pivot(index="network", columns="negative", values="cell").loc[
-        asked.networks, list(negatives)
+        table["network"].unique(), list(negatives)
     ]
     wide = (
         wide.rename_axis(columns=None)
@@ -180,9 +180,9 @@ def mnist(asked: argparse.Namespace) -> None:
         labels = items.to_frame().assign(score=judge(items.inputs).numpy(), annotator="stand-in")
         curve = assay.precision_recall(dist, labels.assign(row=labels["item"]), confident="high")
         curves[name] = curve
-        rows.append(_judged(name, dist, curve))
+        rows.append(_judged(name, dist, curve, items))
         steps = assay.precision_convergence(dist, judge, confident="high").to_frame()
-        settled.append(steps.round(4).assign(network=name))
+        settled.append({"network": name.upper()} | _settled(steps))
         print(f"\n{name}: {curve.summary()}\n{curve.to_frame().head(12).to_string(index=False)}", flush=True)
         curve.figures()[-1].savefig(asked.figures / f"omniinput-mnist-{name}-judged.png", dpi=90)
     _most_confident(curves).savefig(asked.figures / "omniinput-mnist-confident.png", dpi=80)
@@ -195,18 +195,27 @@ def mnist(asked: argparse.Namespace) -> None:
         tables = {
             "judge": pd.DataFrame(scores),
             "mnist": pd.DataFrame(rows),
-            "convergence": pd.concat(settled),
+            "convergence": pd.DataFrame(settled),
         }
         for block, frame in tables.items():
             (asked.tables / f"{block}.md").write_text(markdown(frame), encoding="utf-8")
 
 
-def _judged(name: str, dist: assay.OutputDistribution, curve: assay.PrecisionRecall) -> dict[str, str]:
+def _settled(steps: pd.DataFrame) -> dict[str, str]:
+    """A row of Fig. 5: how far precision is from that of all kept inputs, by how many are judged per bin."""
+    return {
+        f"{per_bin:.0f} per bin": f"{mean:.4f}, {largest:.3f}"
+        for per_bin, mean, largest in steps[["per_bin", "mean_difference", "largest_difference"]].to_numpy()
+    }
+
+
+def _judged(
+    name: str, dist: assay.OutputDistribution, curve: assay.PrecisionRecall, items: assay.AnnotationItems
+) -> dict[str, str]:
     """A row of Fig. 4 in words."""
     frame, (low, high) = curve.to_frame(), curve.aupr_interval
     best = frame.loc[frame["r"].idxmax()]
-    distinct = [len(np.unique(curve.examples.inputs[np.flatnonzero(curve.examples.bins == bin)], axis=0))
-                for bin in curve.bins]  # fmt: skip
+    distinct = [int((items.bins == bin).sum()) for bin in curve.bins]
     top = frame.iloc[0]
     sure = f"({top['precision_lower']:.3f} to {top['precision_upper']:.3f})"
     return {

@@ -36,6 +36,7 @@ class Run:
         value: Runs of higher value go first.
         blocks: Markdown file that it leaves in {tables}, without .md -> page under docs that shows it.
         rooms: Packages and modules of src/assay that decide its figures.
+        apart: Modules in these rooms that do not.
         needs: Runs whose results it reads. They are made first, whatever their value.
     """
 
@@ -45,6 +46,7 @@ class Run:
     value: int
     blocks: Mapping[str, str] = field(default_factory=dict)
     rooms: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
 
 
@@ -252,37 +254,63 @@ VOLATILITY = [
     ),
 ]
 
+_LANGUAGE_MODELS_ALONE = tuple(
+    f"omniinput/sampling/{module}"
+    for module in [
+        "kernels/suffix",
+        "language_model",
+        "lookahead",
+        "memorisation",
+        "ngram",
+        "pretrained",
+        "vocabulary",
+        "samplers/beta_pilot",
+        "samplers/beta_shares",
+        "samplers/importance",
+        "samplers/importance_then_tempering",
+        "samplers/last_token",
+        "samplers/output_counts",
+        "samplers/proposal_betas",
+        "samplers/rounds",
+        "samplers/selection",
+        "samplers/sequences",
+        "samplers/weighted_estimate",
+    ]
+)
 _SAMPLED = "omniinput mnist --data {data} --shared {shared} --cache {cache} --tables {tables}"
 
 OMNIINPUT = [
     Run(
         name="omniinput-mnist",
-        commands=(
-            f"{_SAMPLED} --networks mlp mlp-aug --budget 600000",
-            f"{_SAMPLED} --networks cnn-aug --budget 400000",
+        commands=tuple(
+            f"{_SAMPLED} --networks {network} --budget {budget}"
+            for network, budget in (
+                ("mlp", 600_000),
+                ("mlp-aug", 2_400_000),
+                ("cnn-aug", 400_000),
+                ("res-aug", 3_000_000),
+                ("cnn", 8_000_000),
+                ("res", 6_000_000),
+            )
         ),
-        minutes=25,
+        minutes=75,
         value=48,
         blocks={"networks": SAMPLING_PAGE},
         rooms=("omniinput",),
+        apart=_LANGUAGE_MODELS_ALONE,
     ),
     Run(
         name="omniinput-precision",
-        commands=(
-            "omniinput_precision mnist --networks mlp mlp-aug cnn-aug --data {data} --shared {shared} "
-            "--cache {omniinput-mnist} --tables {tables}",
-            "omniinput_precision traditional --data {data} --shared {shared} --cache {omniinput-mnist} "
-            "--tables {tables}",
+        commands=tuple(
+            f"omniinput_precision {part} --data {{data}} --shared {{shared}} --cache {{omniinput-mnist}} "
+            "--tables {tables}"
+            for part in ("mnist", "traditional")
         ),
-        minutes=12,
+        minutes=15,
         value=47,
-        blocks={
-            "judge": PRECISION_PAGE,
-            "mnist": PRECISION_PAGE,
-            "convergence": PRECISION_PAGE,
-            "traditional": PRECISION_PAGE,
-        },
+        blocks=dict.fromkeys(("judge", "mnist", "convergence", "traditional"), PRECISION_PAGE),
         rooms=("omniinput",),
+        apart=_LANGUAGE_MODELS_ALONE,
         needs=("omniinput-mnist",),
     ),
     Run(
@@ -309,12 +337,13 @@ OMNIINPUT = [
         commands=tuple(
             f"omniinput_texts sst2 --length {length} --budget {budget} --data {{data}} --shared {{shared}} "
             "--cache {cache} --tables {tables}"
-            for length, budget in ((10, 60_000), (66, 16_000))
+            for length, budget in ((10, 600_000), (66, 40_000))
         ),
-        minutes=40,
+        minutes=60,
         value=45,
         blocks={"texts-10": PRECISION_PAGE, "texts-66": PRECISION_PAGE},
         rooms=("omniinput",),
+        apart=_LANGUAGE_MODELS_ALONE,
     ),
     Run(
         name="omniinput-languages",
