@@ -186,19 +186,36 @@ def mnist(asked: argparse.Namespace) -> None:
         print(f"\n{name}: {curve.summary()}\n{curve.to_frame().head(12).to_string(index=False)}", flush=True)
         curve.figures()[-1].savefig(asked.figures / f"omniinput-mnist-{name}-judged.png", dpi=90)
     _most_confident(curves).savefig(asked.figures / "omniinput-mnist-confident.png", dpi=80)
-    if len(curves) > 1:
-        compared = assay.compare_precision_recall(curves)
-        print(compared.to_frame().to_string(index=False, float_format="%.4g"))
-        compared.plot().savefig(asked.figures / "omniinput-mnist-precision.png", dpi=120)
+    compared = assay.compare_precision_recall(curves)
+    print(compared.to_frame().to_string(index=False, float_format="%.4g"))
+    compared.plot().savefig(asked.figures / "omniinput-mnist-precision.png", dpi=120)
     if asked.tables:
         scores = [{"shown": what, "mean score": f"{score:.3f}"} for what, score in known.items()]
         tables = {
             "judge": pd.DataFrame(scores),
             "mnist": pd.DataFrame(rows),
             "convergence": pd.DataFrame(settled),
+            "compared": _compared(compared.to_frame()),
         }
         for block, frame in tables.items():
             (asked.tables / f"{block}.md").write_text(markdown(frame), encoding="utf-8")
+
+
+def _compared(frame: pd.DataFrame) -> pd.DataFrame:
+    """The area of each network over that of another, where there are recalls that both reach."""
+    frame = frame.dropna(subset="ratio")
+    ends = frame[["log_recall_from", "log_recall_to"]].to_numpy() / math.log(10)
+    areas = frame[["ratio", "ratio_lower", "ratio_upper"]].to_numpy()
+    return pd.DataFrame(
+        {
+            "network": frame["model"].str.upper(),
+            "beside": frame["reference"].str.upper(),
+            "recalls that both reach": [f"10^{least:.0f} to 10^{most:.0f}" for least, most in ends],
+            "its area over the other's (95 % interval)": [
+                f"{ratio:.3g} ({low:.3g} to {high:.3g})" for ratio, low, high in areas
+            ],
+        }
+    )
 
 
 def _settled(steps: pd.DataFrame) -> dict[str, str]:

@@ -308,7 +308,7 @@ OMNIINPUT = [
         ),
         minutes=15,
         value=47,
-        blocks=dict.fromkeys(("judge", "mnist", "convergence", "traditional"), PRECISION_PAGE),
+        blocks=dict.fromkeys(("judge", "mnist", "compared", "convergence", "traditional"), PRECISION_PAGE),
         rooms=("omniinput",),
         apart=_LANGUAGE_MODELS_ALONE,
         needs=("omniinput-mnist",),
