@@ -337,9 +337,9 @@ OMNIINPUT = [
         commands=tuple(
             f"omniinput_texts sst2 --length {length} --budget {budget} --data {{data}} --shared {{shared}} "
             "--cache {cache} --tables {tables}"
-            for length, budget in ((10, 600_000), (66, 40_000))
+            for length, budget in ((10, 60_000), (66, 16_000))
         ),
-        minutes=60,
+        minutes=45,
         value=45,
         blocks={"texts-10": PRECISION_PAGE, "texts-66": PRECISION_PAGE},
         rooms=("omniinput",),
