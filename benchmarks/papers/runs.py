@@ -3,17 +3,18 @@
 How to register a run (papers/all.py does the rest):
 
 1. Give the script a `--tables FOLDER`: into it goes a Markdown file for each block of the docs
-   (pages.markdown makes a table of a data frame) and any image, which is copied to docs/images.
+   (pages.markdown makes a table of a data frame) and any image; those that a page shows are copied to
+   docs/images.
 2. Add a Run to the list of its paper below. In commands, {data} and {shared} are the folders of data, {cache}
    the run's own folder (new when the code changes, so checkpoints that depend on code belong there), {tables}
    its folder of tables, and {some-run} the folder of a run among its `needs`.
 3. In the page put the two lines `<!-- figures RUN/BLOCK -->` and `<!-- end RUN/BLOCK -->`, for every block.
    What stands between them stays until the run is made; then it is the run's, down to the last letter.
 
-`rooms` are the packages and modules of src/assay that decide the figures. The scripts named in `commands`,
-and the benchmark modules that these import, count by themselves. Whatever of it changes (comments and
-docstrings aside), or changes in a run among `needs`, makes the run stale. tests/test_papers.py checks that
-runs and markers match.
+`rooms` are the packages and modules of src/assay that decide the figures, but for those in `apart`. The
+scripts named in `commands`, and the benchmark modules that these import, count by themselves. Whatever of it
+changes (comments and docstrings aside), or changes in a run among `needs`, makes the run stale.
+tests/test_papers.py checks that runs and markers match.
 """
 
 from collections.abc import Mapping
@@ -204,7 +205,7 @@ VOLATILITY = [
     Run(
         name="volatility-networks",
         commands=("volatility_networks ann cnn vgg --data {data} --cache {cache}",),
-        minutes=60,
+        minutes=30,
         value=60,
     ),
     Run(
@@ -213,7 +214,7 @@ VOLATILITY = [
             "accuracy_without_labels --networks ann cnn resnet20 --rows 1000 --pgd-steps 3 --data {data} "
             "--weights {volatility-networks} --cache {cache} --tables {tables}",
         ),
-        minutes=30,
+        minutes=25,
         value=50,
         blocks={
             "ann": VOLATILITY_PAGE,
@@ -247,7 +248,7 @@ VOLATILITY = [
     Run(
         name="volatility-regulariser",
         commands=("volatility regulariser --networks ann --data {data} --cache {cache} --tables {tables}",),
-        minutes=12,
+        minutes=2,
         value=54,
         blocks={"regulariser": VOLATILITY_PAGE},
         rooms=("volatility", "faults", "network", "trace"),
@@ -306,7 +307,7 @@ OMNIINPUT = [
             "--tables {tables}"
             for part in ("mnist", "traditional")
         ),
-        minutes=15,
+        minutes=4,
         value=47,
         blocks=dict.fromkeys(("judge", "mnist", "compared", "convergence", "traditional"), PRECISION_PAGE),
         rooms=("omniinput",),
