@@ -214,7 +214,7 @@ VOLATILITY = [
             "accuracy_without_labels --networks ann cnn resnet20 --rows 1000 --pgd-steps 3 --data {data} "
             "--weights {volatility-networks} --cache {cache} --tables {tables}",
         ),
-        minutes=25,
+        minutes=12,
         value=50,
         blocks={
             "ann": VOLATILITY_PAGE,
