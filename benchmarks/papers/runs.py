@@ -160,7 +160,7 @@ MIRA = [
     ),
     Run(
         name="mira-speed",
-        commands=(f"{MIRA_DATA} speed --repeats 2",),
+        commands=(f"{MIRA_DATA} speed --repeats 2 --inputs 480",),
         minutes=8,
         value=20,
         blocks={"speed": MIRA_PAGE},
