@@ -132,7 +132,7 @@ class Importance:
 
     def advance(self) -> None:
         """Write one batch and learn from it; batches of the pilot serve only for learning."""
-        self.round = self.round or Round(self._sizes())
+        self.round = self.round or self._opened()
         part = self.round.part(self._batch_rows if self._in_rounds else self.round.rows)
         found = self._written(part)
         self.latest = found.examples()
@@ -146,6 +146,12 @@ class Importance:
             self._learn(found)
         else:
             self._add(found, part)
+
+    def _opened(self) -> Round:
+        """A round; what its selected sequences count by is fixed before the first of them."""
+        if self._in_rounds:
+            self.log_totals = self.output_counts.log_totals(self.betas)
+        return Round(self._sizes())
 
     def _written(self, part: slice) -> Sequences:
         assert self.round is not None
@@ -202,7 +208,6 @@ class Importance:
         betas = np.arange(PILOT_BETAS[0], PILOT_BETAS[-1] + FINE, FINE)
         means, deviations = self.output_counts.moments(betas)
         self.betas = proposal_betas(betas, means * self._whole, deviations, *self._reach)
-        self.log_totals = self.output_counts.log_totals(self.betas)
         self.shares = self._log_psi = None
 
     @property
@@ -273,11 +278,11 @@ class Importance:
         rounds = round(float(np.exp(logsumexp(blocks["batches"]))))
         if rounds.bit_count() == 1:
             self._choose_tempered_betas()
-        self.log_totals = self.output_counts.log_totals(self.betas)
         if len(blocks["bins"]) >= LEAST_SHARED:
             assert self.edges is not None
             sizes, centres = self._sizes(), (self.edges[1:] + self.edges[:-1]) / 2
-            trust = log_trust(-centres / self._whole, self.betas, self.log_totals, sizes)
+            log_totals = self.output_counts.log_totals(self.betas)
+            trust = log_trust(-centres / self._whole, self.betas, log_totals, sizes)
             self.shares = needed_shares(blocks["bins"], np.exp(trust).T, sizes)
 
     def _offer(self, found: Sequences, log_weights: Array, last: LastToken, counts: Array) -> None:

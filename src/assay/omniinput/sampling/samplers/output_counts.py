@@ -34,7 +34,7 @@ class OutputCounts:
 
     @property
     def _outputs(self) -> Array:
-        return (self.places + 0.5) * WIDTH
+        return np.asarray((self.places + 0.5) * WIDTH)
 
     def moments(self, betas: Array) -> tuple[Array, Array]:
         """Mean and deviation of the outputs under p(x)^beta; means decrease with beta."""
