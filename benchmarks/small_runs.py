@@ -80,13 +80,13 @@ RUNS = {
     ],
     "papers/omniinput": [
         "stories --budget 2000 --shared {shared} --cache {work} --figures {work}",
-        "mnist --networks mlp --budget 3000 --data {data} --cache {work} --figures {work}",
+        "mnist --networks mlp mlp-aug --budget 3000 --data {data} --cache {work} --figures {work}",
     ],
     "papers/omniinput_languages": [
         "--budget 1500 --data {data} --shared {shared} --cache {work} --tables {work}"
     ],
     "papers/omniinput_precision": [
-        "mnist --networks mlp --data {data} --cache {work} --figures {work}",
+        "mnist --networks mlp mlp-aug --data {data} --cache {work} --figures {work}",
     ],
     "papers/omniinput_texts": [
         "sst2 --batches 10 --budget 2000 --data {data} --shared {shared} --cache {work} --tables {work}"
