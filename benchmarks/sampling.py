@@ -32,7 +32,8 @@ from assay.omniinput.sampling.reweighting import reweighted, summed_by
 from assay.omniinput.sampling.samplers.tempering import Tempering
 
 sys.path.insert(0, str(Path(__file__).parent / "papers"))
-from omniinput_models import Markov, TabulatedToy, toy_enumeration, toy_language_model, trained_toy
+from omniinput_models import Markov
+from omniinput_toy import TabulatedToy, toy_enumeration, toy_language_model, toy_model
 
 CACHE = Path(os.environ.get("ASSAY_CACHE", Path(__file__).parents[2] / "cache-omni"))
 CORE = np.arange(50.0, 100.1, 2.5)  # 2 to 4 nats per token, in bins of 0.1 per token
@@ -54,7 +55,7 @@ def exact_of(problem: str) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def toy_outputs() -> torch.Tensor:
-    return toy_enumeration(trained_toy(CACHE), CACHE)
+    return toy_enumeration(toy_model(), CACHE)
 
 
 def model_of(problem: str) -> Markov | TabulatedToy:
@@ -254,7 +255,7 @@ def language(problem: str, evaluations: int, seeds: range, ensembles: int, sampl
 def speed(model: str, data: Path, seconds: float) -> None:
     """Replica-steps per second, and the share of time outside the model's forward."""
     if model == "toy":
-        toy = toy_language_model(trained_toy(CACHE))
+        toy = toy_language_model(toy_model())
         cases = {
             "toy, black box": (toy.negative_log_likelihood, assay.InputSpace((8,), 10)),
             "toy, language model": (toy, None),

@@ -21,6 +21,7 @@ import assay
 
 sys.path.insert(0, str(Path(__file__).parent))
 import omniinput_models as models
+import omniinput_toy as toys
 from omniinput_options import run
 from pages import markdown
 from table_files import write_table
@@ -30,8 +31,8 @@ SQUASH = {"cnn": 15.0, "res": 6.0}  # networks whose logit jumps along a ladder 
 
 def toy(asked: argparse.Namespace) -> None:
     """Density and per-bin precision r(z) (sum divisible by 30), sampled and enumerated (Fig. 2)."""
-    model = models.trained_toy(asked.cache)
-    outputs = models.toy_enumeration(model, asked.cache).numpy()
+    model = toys.toy_model()
+    outputs = toys.toy_enumeration(model, asked.cache).numpy()
     total = np.exp(-outputs.astype(np.float64)).sum()
     edges = np.arange(np.floor(outputs.min()), outputs.max() + 0.5, 0.5)
     counts = np.histogram(outputs, edges)[0]
@@ -42,7 +43,7 @@ def toy(asked: argparse.Namespace) -> None:
     sums = sum((digits // 10**place % 10).astype(np.int16) for place in range(8))
     good = np.histogram(outputs[sums % 30 == 0], edges)[0] / counts
     started = time.monotonic()
-    lm = models.toy_language_model(model)
+    lm = toys.toy_language_model(model)
     dist = assay.sample_outputs(lm, bins=edges, budget=asked.budget, seed=0, keep=200, ensembles=8)
     seconds = time.monotonic() - started
     error = np.abs(dist.log_density - exact)

@@ -22,6 +22,7 @@ import assay
 
 sys.path.insert(0, str(Path(__file__).parent))
 import omniinput_models as models
+import omniinput_toy as toys
 from omniinput_judge import OnesJudge, mnist_images
 from omniinput_options import run
 from pages import markdown
@@ -30,15 +31,15 @@ from table_files import write_table
 
 def toy(asked: argparse.Namespace) -> None:
     """Sampled curves, from all kept inputs and from 50 per bin, beside the enumerated one."""
-    model = models.trained_toy(asked.cache)
-    outputs = models.toy_enumeration(model, asked.cache).numpy()
+    model = toys.toy_model()
+    outputs = toys.toy_enumeration(model, asked.cache).numpy()
     edges, counts, good = _counted(outputs, asked.cache / "toy-counts.npz")
     with np.errstate(divide="ignore"):
         exact_recall = np.log(np.cumsum(good) / 10**8)
     exact = np.cumsum(good) / np.cumsum(counts)
     path = asked.cache / f"toy-{asked.budget}.safetensors"
     if not path.exists():
-        lm = models.toy_language_model(model)
+        lm = toys.toy_language_model(model)
         assay.save(assay.sample_outputs(lm, bins=edges, budget=asked.budget, seed=0, keep=200), path)
     dist = assay.load(path)
     curves = {"all kept inputs": assay.precision_recall(dist, divisible_by_30)}
@@ -186,17 +187,18 @@ def mnist(asked: argparse.Namespace) -> None:
         print(f"\n{name}: {curve.summary()}\n{curve.to_frame().head(12).to_string(index=False)}", flush=True)
         curve.figures()[-1].savefig(asked.figures / f"omniinput-mnist-{name}-judged.png", dpi=90)
     _most_confident(curves).savefig(asked.figures / "omniinput-mnist-confident.png", dpi=80)
-    compared = assay.compare_precision_recall(curves)
-    print(compared.to_frame().to_string(index=False, float_format="%.4g"))
-    compared.plot().savefig(asked.figures / "omniinput-mnist-precision.png", dpi=120)
+    scores = [{"shown": what, "mean score": f"{score:.3f}"} for what, score in known.items()]
+    tables = {
+        "judge": pd.DataFrame(scores),
+        "mnist": pd.DataFrame(rows),
+        "convergence": pd.DataFrame(settled),
+    }
+    if len(curves) > 1:
+        compared = assay.compare_precision_recall(curves)
+        print(compared.to_frame().to_string(index=False, float_format="%.4g"))
+        compared.plot().savefig(asked.figures / "omniinput-mnist-precision.png", dpi=120)
+        tables["compared"] = _compared(compared.to_frame())
     if asked.tables:
-        scores = [{"shown": what, "mean score": f"{score:.3f}"} for what, score in known.items()]
-        tables = {
-            "judge": pd.DataFrame(scores),
-            "mnist": pd.DataFrame(rows),
-            "convergence": pd.DataFrame(settled),
-            "compared": _compared(compared.to_frame()),
-        }
         for block, frame in tables.items():
             (asked.tables / f"{block}.md").write_text(markdown(frame), encoding="utf-8")
 
