@@ -84,10 +84,10 @@ SAFETY_MONITORS = [
     Run(
         name="safety-monitors-guards",
         commands=(
-            f"safety_guards gtsrb {SAFETY_DATA} --epochs 60 --work {{cache}}",
-            f"safety_guards cifar10 {SAFETY_DATA} --epochs 60 --work {{cache}}",
+            f"safety_guards gtsrb {SAFETY_DATA} --epochs 200 --work {{cache}}",
+            f"safety_guards cifar10 {SAFETY_DATA} --epochs 200 --work {{cache}}",
         ),
-        minutes=40,
+        minutes=125,
         value=98,
         rooms=SAFETY_ROOMS,
         needs=("safety-monitors-networks",),

@@ -36,6 +36,7 @@ def test_parts_cover_every_beta_once_and_stay_within_the_limit(sizes, most):
 
 def selecting_run(budget, seed, monkeypatch, lm=LM, edges=EDGES):
     monkeypatch.setattr(importance, "ENOUGH_PARTICLES", 2.0)
+    monkeypatch.setattr(importance, "SELECTED_BATCH", 256)  # less than a round
     problem = LanguageProblem(lm.negative_log_likelihood, lm.space, lm=lm)
     run = Importance(problem, Plan(edges), Budget(budget, None), torch.Generator().manual_seed(seed))
     run.begin()
@@ -45,6 +46,7 @@ def selecting_run(budget, seed, monkeypatch, lm=LM, edges=EDGES):
 def test_a_run_interrupted_within_a_round_goes_on_as_if_it_had_not_been(monkeypatch, tmp_path):
     run = selecting_run(12_000, 0, monkeypatch)
     while run.round is None or len(run.blocks) < 3:
+        assert not run.finished
         run.advance()
     assert 0 < run.round.done < len(run.betas)
     assert run.selecting

@@ -46,14 +46,15 @@ class TransformersModel:
         """The cache of these rows, as many as it has; where its layers are known, only changed rows move."""
         from transformers.cache_utils import DynamicLayer
 
-        rows = rows.to(self.model.device)
-        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+        device = self.model.device
         if not all(type(layer) is DynamicLayer for layer in getattr(cache, "layers", [None])):
-            cache.batch_select_indices(rows)
+            cache.batch_select_indices(rows.to(device))
             return cache
+        to = (rows != torch.arange(len(rows))).nonzero()[:, 0]
+        to, origin = to.to(device), rows[to].to(device)
         for layer in cache.layers:
             for kept in (layer.keys, layer.values):
-                kept.index_copy_(0, moved, kept.index_select(0, rows[moved]))
+                kept.index_copy_(0, to, kept.index_select(0, origin))
         return cache
 
     def spread(self, cache: Any, rows: int) -> Any:

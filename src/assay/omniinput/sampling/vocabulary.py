@@ -21,6 +21,7 @@ from assay.omniinput.sampling.problem import SamplingError
 
 AT_ONCE = 2**17  # entries x betas; with fewer, calls cost more than numbers
 CPU_BLOCK, DEVICE_BLOCK = 2**19, 2**25  # entries that are worked on at once
+KEPT = 2**21  # probabilities that are kept rather than computed again
 POWERS_BLOCK = 2**17  # the same on a CPU where several arrays of that size must fit its cache
 FINEST = 4096  # betas that are multiples of 1 / FINEST share powers
 MOST_PRODUCTS = 16  # a power is a product of at most so many smaller ones; beyond it, rounding would add up
@@ -50,8 +51,9 @@ class Tilt:
         return self.log_psi[:, tokens.to(self.log_psi.device)].T.to("cpu", torch.float64)
 
     def own(self, which: Tensor, tokens: Tensor) -> Tensor:
-        """ln psi of tokens, each at the beta with this number."""
-        return self.log_psi[which.to(self.log_psi.device), tokens.to(self.log_psi.device)]
+        """ln psi of tokens, each at the beta with this number, (rows,), in double precision."""
+        device = self.log_psi.device
+        return self.log_psi[which.to(device), tokens.to(device)].to("cpu", torch.float64)
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class NextTokens:
                 "finite likelihood, so give impossible tokens a very low logit instead of minus infinity"
             )
         for part in blocks(logits):
-            totals[part] = _softmax(logits[part].float())[1].cpu()
+            totals[part] = _softmax(logits[part].float(), highs[part])[1].cpu()
         if allowed is not None:
             logits = logits[:, allowed]
             lows, highs = logits.amin(dim=1).float(), logits.amax(dim=1).float()
@@ -148,18 +150,19 @@ class NextTokens:
         if not self.apart:
             numbers, pair = torch.unique(self.row * len(betas) + own, return_inverse=True)
             pairs = torch.stack([numbers // len(betas), numbers % len(betas)])
-        cells = torch.empty(pairs.shape[1], -(-self.values // cell_size(self.values)), device=device)
-        log_sums = torch.empty(pairs.shape[1], dtype=torch.float64)
-        parts = blocks(self.logits, pairs.shape[1])
-        for part in parts:
+        count = pairs.shape[1]
+        cells = torch.empty(count, -(-self.values // cell_size(self.values)), device=device)
+        log_sums = torch.empty(count, dtype=torch.float64)
+        every = torch.empty(count, self.values, device=device) if count * self.values <= KEPT else None
+        for part in blocks(self.logits, count):
             row, which = (index.to(device) for index in pairs[:, part])
             logits = (self.logits[part] if self.apart else self.logits[row]).float()
             exponents = logits * betas.to(device)[which].float()[:, None]
             if tilt is not None:
                 exponents += tilt.log_psi.index_select(0, which)
-            weights, found = _softmax(exponents)
+            weights, found = _softmax(exponents, out=None if every is None else every[part])
             cells[part], log_sums[part] = _cells(weights), found.cpu()
-        return Weighed(self, betas, own, tilt, cells, log_sums, pair, weights if len(parts) == 1 else None)
+        return Weighed(self, betas, own, tilt, cells, log_sums, pairs, pair, every)
 
     def _offsets(self, pairs: Tensor, betas: Tensor, tilt: Tilt | None) -> Tensor:
         """What the scaled sums of (row, beta) pairs lack: beta (reference - log total), and the scale of
@@ -200,10 +203,11 @@ class Weighed:
     betas: Tensor
     own: Tensor
     tilt: Tilt | None
-    cells: Tensor  # (pairs of distinct row and beta, cells); they add up to one
+    cells: Tensor  # (pairs, cells); they add up to one
     log_sums: Tensor  # (pairs,) ln sum exp of beta x logit + ln psi, double, on the CPU
-    pair: Tensor
-    every: Tensor | None  # (pairs, values) the probabilities themselves, where they fit one block
+    pairs: Tensor  # (2, pairs) of distinct row of logits and number of a beta
+    pair: Tensor  # (rows,)
+    every: Tensor | None  # (pairs, values) the probabilities themselves, if they are few
 
     @cached_property
     def log_normalisers(self) -> Tensor:
@@ -219,7 +223,7 @@ class Weighed:
         target = uniform * cumulated[:, -1]
         cell = _first_above(cumulated, target)
         size = cell_size(self.tokens.values)
-        inside = self._inside(cell, size)
+        inside = self._inside(self.pair, cell, size)
         below = torch.where(cell > 0, cumulated.gather(1, (cell - 1).clamp(min=0)[:, None])[:, 0], 0.0)
         found = _first_above(inside.double().cumsum(dim=1), target - below)
         return self.tokens.unless_ended((cell * size + found).cpu(), self.tokens.end)
@@ -234,16 +238,11 @@ class Weighed:
 
     def inside(self, rows: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.float64]:
         """The probability of every token of one cell after each of some rows, (rows given, tokens)."""
-        row, size = torch.from_numpy(rows), cell_size(self.tokens.values)
-        found: NDArray[np.float64] = (
-            self.picked(row)
-            ._inside(torch.from_numpy(cells).to(self.cells.device), size)
-            .cpu()
-            .double()
-            .numpy()
-        )
+        size, cell = cell_size(self.tokens.values), torch.from_numpy(cells).to(self.cells.device)
+        inside = self._inside(self.pair[torch.from_numpy(rows)], cell, size)
+        found: NDArray[np.float64] = inside.cpu().double().numpy()
         if self.tokens.ended is not None:
-            ended = self.tokens.ended[row].numpy()
+            ended = self.tokens.ended.numpy()[rows]
             found[ended] = cells[ended, None] * size + np.arange(size) == self.tokens.end
         return found
 
@@ -253,27 +252,17 @@ class Weighed:
             return torch.zeros(len(tokens), len(self.betas), dtype=torch.float64)
         return self.tokens.unless_ended(self.tilt.of(tokens))
 
-    def ahead_alone(self, tokens: Tensor) -> Tensor:
-        """ln psi of drawn tokens at their own beta, (rows,)."""
-        if self.tilt is None:
-            return torch.zeros(len(tokens), dtype=torch.float64)
-        return self.tokens.unless_ended(self.tilt.own(self.own, tokens).to("cpu", torch.float64))
-
-    def picked(self, rows: Tensor) -> "Weighed":
-        """For some rows, in this order; a row may occur several times."""
-        return replace(self, tokens=self.tokens.picked(rows), own=self.own[rows], pair=self.pair[rows])
-
-    def _inside(self, cell: Tensor, size: int) -> Tensor:
-        """p^beta psi of the tokens of one cell per row, in the scale of the cells; zero beyond the last."""
+    def _inside(self, pair: Tensor, cell: Tensor, size: int) -> Tensor:
+        """p^beta psi of the tokens of one cell per pair, in the scale of the cells; zero beyond the last."""
         device = self.cells.device
         if self.every is not None and self.tokens.values % size == 0:
-            return _of_cell(self.every, self.pair.to(device), cell, size)
-        row, which = self.tokens.row.to(device), self.own.to(device)
+            return _of_cell(self.every, pair.to(device), cell, size)
+        row, which = self.pairs[:, pair].to(device)
         exponents = _of_cell(self.tokens.logits, row, cell, size).float()
         exponents *= self.betas.to(device)[which].float()[:, None]
         if self.tilt is not None:
             exponents += _of_cell(self.tilt.log_psi, which, cell, size)
-        found = exponents.sub_(self.log_sums[self.pair].float().to(device)[:, None]).exp_()
+        found = exponents.sub_(self.log_sums[pair].float().to(device)[:, None]).exp_()
         if self.tokens.values % size:
             found *= cell[:, None] * size + torch.arange(size, device=device) < self.tokens.values
         return found
@@ -288,13 +277,16 @@ def _of_cell(table: Tensor, row: Tensor, cell: Tensor, size: int) -> Tensor:
     return table[row[:, None], place.clamp(max=values - 1)]
 
 
-def _softmax(exponents: Tensor) -> tuple[Tensor, Tensor]:
+def _softmax(
+    exponents: Tensor, highs: Tensor | None = None, out: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Along each row, with ln sum exp in double precision; it is faster than exp itself.
 
-    The largest weight belongs to the largest exponent, so that the two give the sum.
+    The largest weight belongs to the largest exponent, `highs` if known, so that the two give the sum.
     """
-    weights = torch.softmax(exponents, dim=1)
-    return weights, exponents.amax(dim=1).double() - weights.amax(dim=1).double().log()
+    weights = torch.softmax(exponents, dim=1, out=out)
+    highs = exponents.amax(dim=1) if highs is None else highs
+    return weights, highs.double() - weights.amax(dim=1).double().log()
 
 
 def blocks(logits: Tensor, rows: int | None = None, entries: int = CPU_BLOCK) -> list[slice]:

@@ -71,9 +71,9 @@ def _heavy(weighed: Weighed, mass: Array, group: Index, sizes: Index) -> _Heavy:
     level = np.bincount(group, shares.sum(axis=1)) / sizes
     while True:
         least = level / NEAR
-        row, cell = np.nonzero(shares > least[group][:, None])
+        row, cell = _where(shares > least[group][:, None])
         weights = mass[row, None] * weighed.inside(row, cell)
-        which, place = np.nonzero(weights > least[group[row]][:, None])
+        which, place = _where(weights > least[group[row]][:, None])
         weight, mine = weights[which, place], group[row[which]]
         shares[row, cell] = weights.sum(axis=1)
         total: Array = np.bincount(group, shares.sum(axis=1)).astype(np.float64)
@@ -106,25 +106,47 @@ def _light(
     weighed: Weighed, mass: Array, heavy: _Heavy, group: Index, places: Index, sizes: Index,
     generator: torch.Generator,
 ) -> tuple[Index, Index, Array]:  # fmt: skip
-    """Rows, tokens and weights of a systematic sample of the rest; of weight zero where nothing is left."""
-    cells = heavy.rest.shape[1]
-    ends = np.cumsum(sizes) * cells
-    cumulated = np.concatenate([[0.0], heavy.rest.ravel().cumsum()])
-    start, left = cumulated[ends - sizes * cells], cumulated[ends] - cumulated[ends - sizes * cells]
+    """Rows, tokens and weights of a systematic sample of the rest; of weight zero where nothing is left.
+
+    It goes through the rows with the same step, and within each row from a place of the row's own: from the
+    same place, rows of equal weight would all go on with the same quantile of their next tokens.
+    """
+    cumulated = np.concatenate([[0.0], np.cumsum(heavy.rest.sum(axis=1))])
+    ends = np.cumsum(sizes)
+    start, left = cumulated[ends - sizes], cumulated[ends] - cumulated[ends - sizes]
     number = np.arange(len(group)) - (np.cumsum(places) - places)[group]
     offset = torch.rand(len(sizes), dtype=torch.float64, generator=generator).numpy()
     wanted = start[group] + (number + offset[group]) / places[group] * left[group]
-    found = np.searchsorted(cumulated, wanted, side="right") - 1
-    found = found.clip((ends - sizes * cells)[group], ends[group] - 1)
-    row, cell = found // cells, found % cells
+    row = np.searchsorted(cumulated, wanted, side="right") - 1
+    row = row.clip((ends - sizes)[group], ends[group] - 1)
+    turns = torch.rand(2, len(mass), dtype=torch.float64, generator=generator).numpy()[:, row]
+    share = (wanted - cumulated[row]) / np.maximum(cumulated[row + 1] - cumulated[row], 1e-300)
+    cell, share = _turned(heavy.rest[row], share, turns[0])
     weights = mass[row, None] * weighed.inside(row, cell)
     weights[weights > heavy.level[group][:, None]] = 0.0
-    inside = weights.cumsum(axis=1)
-    share = (wanted - cumulated[found]) / np.maximum(np.diff(cumulated)[found], 1e-300)
-    place = (inside <= (share.clip(0.0, 1 - 1e-12) * inside[:, -1])[:, None]).sum(axis=1)
-    empty = inside[:, -1] <= 0
+    place, _ = _turned(weights, share, turns[1])
+    empty = weights.sum(axis=1) <= 0
     token = np.where(empty, 0, cell * weights.shape[1] + place)
     return row, token, np.where(empty, 0.0, heavy.level[group])
+
+
+def _turned(weights: Array, share: Array, turn: Array) -> tuple[Index, Array]:
+    """Which of each row's weights lies at a share of their sum, counted from the one that lies at `turn`;
+    and at which share of its own it is met."""
+    sums = weights.cumsum(axis=1)
+    total = sums[:, -1]
+    rows = np.arange(len(weights))
+    first = (sums <= (turn * total)[:, None]).sum(axis=1).clip(max=weights.shape[1] - 1)
+    place = (sums[rows, first] - weights[rows, first] + share * total) % np.maximum(total, 1e-300)
+    found = (sums <= np.minimum(place, total * (1 - 1e-12))[:, None]).sum(axis=1)
+    found = found.clip(max=weights.shape[1] - 1)
+    inside = (place - sums[rows, found]) / np.maximum(weights[rows, found], 1e-300) + 1
+    return found, inside.clip(0.0, 1 - 1e-12)
+
+
+def _where(condition: NDArray[np.bool_]) -> tuple[Index, Index]:
+    """Row and column of what is true; several times faster than np.nonzero of a matrix."""
+    return np.divmod(np.flatnonzero(condition), condition.shape[1])
 
 
 def _in_place(row: Index) -> Index:

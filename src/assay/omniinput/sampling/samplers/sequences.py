@@ -117,6 +117,7 @@ class Writer:
         """
         lm, clock = self.problem.lm, self.problem.clock
         own, betas = numbers(sizes, part), torch.from_numpy(self.betas)
+        group = own.numpy() - part.start
         tokens, log_likelihood, normalisers = self._blank(len(own), learn)
         log_counts = torch.full((len(own),), -torch.inf, dtype=torch.float64)
         log_counts[torch.from_numpy(np.cumsum(sizes[part]) - sizes[part])] = 0.0
@@ -127,19 +128,18 @@ class Writer:
             tilt, at = self._tilt(place, following), betas if learn else along[:, place]
             if learn:
                 normalisers[:, place] = following.log_normalisers(betas, tilt)
-            weighed = following.weighed(at, own, tilt)
-            found = selected(
-                weighed,
-                log_counts + at[own] * log_likelihood + weighed.log_normalisers,
-                own.numpy() - part.start,
-                self.generator,
-            )
+            weighed, beta = following.weighed(at, own, tilt), at[own]
+            log_normalisers = weighed.log_normalisers
+            log_weight = log_counts + beta * log_likelihood + log_normalisers
+            found = selected(weighed, log_weight, group, self.generator)
             origin, token = found.origin, found.tokens
-            weighed, tokens, normalisers = weighed.picked(origin), tokens[origin], normalisers[origin]
-            log_likelihood = log_likelihood[origin] + weighed.tokens.of(token)
-            log_counts = found.log_weight - at[own] * log_likelihood - weighed.ahead_alone(token)
+            tokens, following = tokens[origin], following.picked(origin)
+            log_likelihood = log_likelihood[origin] + following.of(token)
+            ahead = _ahead(tilt, own, token, following)
+            log_counts = found.log_weight - beta * log_likelihood - ahead
             if learn:
-                drawn = drawn[origin] + weighed.log_normalisers - weighed.ahead_alone(token)
+                normalisers = normalisers[origin]
+                drawn = (drawn + log_normalisers)[origin] - ahead
             cache = lm.picked(cache, origin, tokens[:, :place], clock)
             tokens[:, place] = token
             del weighed
@@ -171,3 +171,10 @@ def numbers(sizes: Sizes, part: slice = slice(None)) -> Tensor:
     """The number of the beta of every row."""
     which = np.arange(len(sizes))[part]
     return torch.from_numpy(which.repeat(sizes[part]))
+
+
+def _ahead(tilt: Tilt | None, own: Tensor, tokens: Tensor, following: NextTokens) -> Tensor:
+    """ln psi of tokens at their own beta; zero where there is nothing to look ahead to."""
+    if tilt is None:
+        return torch.zeros(len(tokens), dtype=torch.float64)
+    return following.unless_ended(tilt.own(own, tokens))
