@@ -6,7 +6,7 @@
     python benchmarks/language_models.py density --gguf SmolLM2-135M-Instruct.Q4_1.gguf --budget 100000
     python benchmarks/language_models.py density --gguf ... --prompt "My name is" --budget 100000
     python benchmarks/language_models.py rare --budget 60000
-    python benchmarks/language_models.py rare --gguf SmolLM2-135M-Instruct.Q4_1.gguf --budget 6000 --seeds 1
+    python benchmarks/language_models.py rare --gguf SmolLM2-135M-Instruct.Q4_1.gguf --budget 40000 --seeds 1
     python benchmarks/language_models.py compare --budget 20000
     python benchmarks/language_models.py sums
 
@@ -184,7 +184,8 @@ def rare_texts(asked: argparse.Namespace) -> None:
             logits = model(input_ids=whole, logits_to_keep=1).logits[:, -1]
         return torch.log_softmax(logits.double(), dim=1)[:, word]
 
-    edges = np.array([-40.0, *np.arange(-16.0, np.log(0.5), 1.0), np.log(0.5), 0.0])
+    # One bin for all that is asked about; bins that hardly any text reaches only make the ladder longer.
+    edges = np.array([-40.0, *np.arange(-16.0, np.log(asked.at_least), 1.0), np.log(asked.at_least), 0.0])
     for seed in range(asked.seeds):
         started = time.process_time()
         dist = assay.sample_outputs(
@@ -193,8 +194,10 @@ def rare_texts(asked: argparse.Namespace) -> None:
         )  # fmt: skip
         spent = time.process_time() - started
         print(dist.to_frame()[["lower", "log_density", "error", "effective_sample_size"]].to_string())
-        print(f'" Paris" with a probability of at least 0.5, seed {seed}, {spent:.0f} s of CPU: ', end="")
-        print_tail(dist, float(np.log(0.5)))
+        event = f'" Paris" with a probability of at least {asked.at_least}'
+        print(f"{event}, seed {seed}, {spent:.0f} s of CPU: ", end="")
+        print_tail(dist, float(np.log(asked.at_least)))
+        print("round trips", dist.diagnostics["round_trips"], "rungs", len(dist.diagnostics["betas"]))
         print("such as", [text[:60] for text in dist.texts(len(edges) - 2)[:3]])
     started, drawn, most = time.process_time(), 0, -np.inf
     base, generator = assay.TextsOf(lm), torch.Generator().manual_seed(0)
@@ -293,6 +296,9 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--checkpoint", type=Path)
+    parser.add_argument(
+        "--at-least", type=float, default=0.05, help="probability of the word that counts as rare"
+    )
     asked = parser.parse_args()
     torch.set_num_threads(1)
     parts = {"speed": speed, "density": density, "rare": rare, "compare": compare, "sums": sums}

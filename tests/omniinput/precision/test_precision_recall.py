@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 import assay
 from assay.errors import InputError
-from assay.omniinput.annotation.scores import scores_of
+from assay.omniinput.annotation.scores import Scores, scores_of
 from assay.omniinput.precision.bin_bootstrap import bin_precision_resamples
 from assay.omniinput.precision.curve import cumulative
 
@@ -124,6 +124,33 @@ def test_intervals_of_a_bin_cover_at_their_rate(dist):
         low, high = np.quantile(resamples[0], 0.025), np.quantile(resamples[1], 0.975)
         hits += low <= 0.2 <= high
     assert 0.90 <= hits / 150 <= 1.0  # 0.95 give or take three standard errors of 0.018
+
+
+@pytest.mark.parametrize("alike", [0.0, 1.0])
+def test_inputs_of_one_stretch_of_a_run_vary_together(alike):
+    """Two bins of 120 items from 30 stretches, drawn again and again: the spread of their sum, as stated."""
+    generator, count = np.random.default_rng(0), 120
+    bins, blocks = np.repeat([0, 1], count), np.tile(np.repeat(np.arange(30), 4), 2)
+    items, found, stated = np.arange(2 * count), [], []
+    for _ in range(120):
+        chance = generator.random(30)[blocks] if alike else generator.random(2 * count)
+        right = (chance < 0.4).astype(float)
+        scores = Scores(bins, np.ones(2 * count), items, items, 0 * items, right, ("ann",), blocks)
+        found.append(scores.bin_precision(2).sum())
+        resamples = bin_precision_resamples(scores, 2, 100, generator, unseen_items=0.0)
+        stated.append(resamples[0].sum(axis=1).var())
+    # Of 240 independent items, or of 30 that each count four times in both bins.
+    truth = 0.4 * 0.6 * (4 / 30 if alike else 2 / 120)
+    assert np.var(found) == pytest.approx(truth, rel=0.3)  # a variance of 120 values has an error of 13 %
+    assert np.mean(stated) == pytest.approx(truth, rel=0.15)
+
+
+def test_inputs_of_a_single_stretch_vary_as_items_do():
+    """What one stretch cannot show is left to its items."""
+    items, right = np.arange(50), np.array([1.0] * 12 + [0.0] * 38)
+    scores = Scores(0 * items, np.ones(50), items, items, 0 * items, right, ("ann",), np.full(50, 3))
+    resamples = bin_precision_resamples(scores, 1, 4_000, np.random.default_rng(0), unseen_items=0.0)[0]
+    assert stats.kstest(resamples[:, 0], stats.beta(12, 38).cdf).pvalue > 0.01
 
 
 def test_annotators_who_differ_widen_the_interval(dist):

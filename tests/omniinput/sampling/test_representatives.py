@@ -48,6 +48,19 @@ def test_bins_are_apart_and_the_rest_is_ignored():
     assert representatives.outputs[2] == pytest.approx(4.0)
 
 
+def test_kept_inputs_know_the_stretch_of_the_run_they_are_from():
+    """100 offers in 40 blocks: two or three offers each, in order; all of them if there are fewer."""
+    for offers, blocks in ((100, 40), (7, 7)):
+        kept = Representatives.empty(bins=1, keep=1000, sites=1)
+        for number in range(offers):
+            kept.offer(
+                torch.full((3, 1), number), *np.full((3, 3), float(number)), np.zeros(3, dtype=np.int64)
+            )
+        found = Representatives.from_state(kept.state()).blocks()
+        assert sorted(set(found)) == list(range(blocks))
+        assert np.array_equal(found, kept.sites[:, 0].numpy() * blocks // offers)
+
+
 def test_equal_candidates_race_without_a_key_for_each():
     """Two rows of 3 and 40 candidates with weights 5 and 1: kept as often, and weighing as much, as all."""
     log_weights, counts = np.log([5.0, 1.0]), np.array([[3.0, 0.0], [40.0, 2.0]])

@@ -1,7 +1,7 @@
 """Scores: checked judgements of inputs, from people, a csv or a function."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,8 @@ one."""
 class Scores:
     """Items with their bin and their weight in it; labels with the item, the annotator and the score.
 
-    `item_rows` are rows of the distribution's kept inputs, -1 where unknown.
+    `item_rows` are rows of the distribution's kept inputs, -1 where unknown; `item_blocks` the stretches of
+    the run that these are from, None where any is unknown.
     """
 
     item_bins: Integers
@@ -44,6 +45,7 @@ class Scores:
     label_annotators: Integers
     label_scores: Array
     annotators: tuple[str, ...]
+    item_blocks: Integers | None = None
 
     @property
     def item_scores(self) -> Array:
@@ -65,6 +67,17 @@ class Scores:
         squares = np.bincount(self.item_bins, weights=self.item_weights**2, minlength=bins)
         return np.divide(total**2, squares, out=np.zeros(bins), where=squares > 0)
 
+    def effective_blocks(self, bins: int) -> Array:
+        """The same of the stretches of the run that the items of each bin are from; 1 where unknown."""
+        if self.item_blocks is None:
+            return np.ones(bins)
+        number = self.item_blocks.max(initial=0) + 1
+        place = self.item_bins * number + self.item_blocks
+        weights = np.bincount(place, weights=self.item_weights, minlength=bins * number)
+        weights = weights.reshape(bins, number)
+        squares: Array = (weights**2).sum(axis=1)
+        return np.asarray(np.divide(weights.sum(axis=1) ** 2, squares, out=np.ones(bins), where=squares > 0))
+
     def of_items(self, chosen: NDArray[np.bool_]) -> "Scores":
         """The scores of some of the items."""
         place = np.cumsum(chosen) - 1
@@ -77,6 +90,7 @@ class Scores:
             self.label_annotators[labels],
             self.label_scores[labels],
             self.annotators,
+            None if self.item_blocks is None else self.item_blocks[chosen],
         )
 
 
@@ -85,13 +99,17 @@ def scores_of(dist: OutputDistribution, annotations: Annotations) -> Scores:
     if isinstance(annotations, pd.DataFrame):
         scores = scores_from_frame(annotations, len(dist.log_density))
         _check_run(dist, annotations, scores)
+    elif callable(annotations):
+        scores = scores_from_judge(dist, annotations)
+    else:
+        raise InputError(
+            "expected annotations as a function of inputs or a DataFrame with columns bin, score and "
+            f"annotator, got {type(annotations).__name__}; read a file with assay.read_annotations"
+        )
+    blocks = dist.kept.blocks
+    if blocks is None or (scores.item_rows < 0).any():
         return scores
-    if callable(annotations):
-        return scores_from_judge(dist, annotations)
-    raise InputError(
-        "expected annotations as a function of inputs or a DataFrame with columns bin, score and annotator, "
-        f"got {type(annotations).__name__}; read a file with assay.read_annotations"
-    )
+    return replace(scores, item_blocks=blocks[scores.item_rows])
 
 
 def scores_from_judge(dist: OutputDistribution, judge: Judge) -> Scores:

@@ -47,14 +47,19 @@ def bin_precision_resamples(
     own, the same in every bin, as a sample of everyone who might have annotated (Owen 2007); their gamma
     shape makes the variance of a mean over n annotators that of a mean over n independent people. A
     single annotator adds no such spread.
+
+    Inputs of one stretch of the run are not independent, within a bin or across bins: they share beginnings,
+    or places where a walker stayed. So a stretch has a weight of its own, the same in every bin (a bootstrap
+    of clusters), and items vary by as much as the B stretches of their bin cannot show, 1 / B of the whole.
     """
+    blocks = scores.effective_blocks(bins)[scores.item_bins]
     shape = scores.effective_items(bins)[scores.item_bins] * _share_of_bin(scores, bins)
     judged = np.bincount(scores.label_items, minlength=len(scores.item_bins))[scores.label_items]
     label_bins = scores.item_bins[scores.label_items]
     people = len(scores.annotators)
     resamples = np.empty((2, count, bins))
     for number in range(count):
-        items = generator.gamma(shape)
+        items = generator.gamma(shape * blocks) / blocks * _block_weights(scores, generator)
         annotators = _annotator_weights(people, generator)[scores.label_annotators]
         labels = items[scores.label_items] * annotators / judged
         mass = np.bincount(scores.item_bins, weights=items, minlength=bins)
@@ -66,6 +71,14 @@ def bin_precision_resamples(
         for limit, score in enumerate(unseen_scores):
             resamples[limit, number] = (mass * mean + unseen * score) / whole
     return resamples
+
+
+def _block_weights(scores: Scores, generator: np.random.Generator) -> Array:
+    """The weight of each item's stretch of the run (Rubin 1981); 1 where these are unknown."""
+    if scores.item_blocks is None:
+        return np.ones(len(scores.item_bins))
+    weights: Array = generator.exponential(size=int(scores.item_blocks.max(initial=0)) + 1)
+    return weights[scores.item_blocks]
 
 
 def _annotator_weights(people: int, generator: np.random.Generator) -> Array:

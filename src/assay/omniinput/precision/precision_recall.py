@@ -137,7 +137,4 @@ def _examples(dist: OutputDistribution, scores: Scores) -> tuple[Samples, NDArra
     bins = scores.item_bins[ranked]
     chosen = ranked[np.arange(len(ranked)) - np.searchsorted(bins, bins) < EXAMPLES]
     rows = scores.item_rows[chosen]
-    kept = dist.kept
-    texts = None if kept.texts is None else [kept.texts[row] for row in rows]
-    samples = Samples(kept.inputs[rows], kept.outputs[rows], kept.bins[rows], kept.log_weights[rows], texts)
-    return samples, scores.item_scores[chosen]
+    return dist.kept.rows(rows), scores.item_scores[chosen]

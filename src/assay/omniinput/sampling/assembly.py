@@ -65,4 +65,6 @@ def kept_inputs(
         return Samples.none(space)
     inputs: Tensor = space.embed(representatives.sites)
     weights = representatives.standing_weights() + log_weight(representatives.outputs)
-    return Samples(inputs, representatives.outputs, representatives.index, weights)
+    return Samples(
+        inputs, representatives.outputs, representatives.index, weights, blocks=representatives.blocks()
+    )

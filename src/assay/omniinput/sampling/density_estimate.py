@@ -127,7 +127,7 @@ def estimate(record: LadderRecord, solver: Solver, seed: int, anchor: Anchor = A
     return DensityEstimate(
         np.where(np.isfinite(whole), whole, np.nan),
         error * scale,
-        _spread_out(resamples, whole, scale * np.sqrt(correlation)),
+        spread_out(resamples, whole, scale * np.sqrt(correlation)),
         apart,
         solution,
         len(blocks["steps"]),
@@ -175,7 +175,7 @@ def bootstrap_error(resamples: Array, present: NDArray[np.bool_], blocks: int) -
     return np.asarray(np.where(np.isfinite(floor), np.fmax(spread, floor), np.nan))
 
 
-def _spread_out(resamples: Array, centre: Array, scale: float) -> Array:
+def spread_out(resamples: Array, centre: Array, scale: float | Array) -> Array:
     """The resamples with their distance from the estimate scaled; missing values stay missing."""
     with np.errstate(invalid="ignore"):
         return np.where(np.isfinite(resamples), centre + scale * (resamples - centre), resamples)

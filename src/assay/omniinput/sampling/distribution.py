@@ -1,7 +1,7 @@
 """OutputDistribution: how many of all inputs a model maps to each output, with errors and examples."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,13 +29,17 @@ Array = NDArray[np.float64]
 @storable("omniinput.Samples")
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Representative inputs of all bins, with their outputs, bins, and log weights within the bin."""
+    """Representative inputs of all bins, with their outputs, bins, and log weights within the bin.
+
+    `blocks` says which stretch of the run each is from, if that is known: those of one are not independent.
+    """
 
     inputs: Tensor
     outputs: Array
     bins: NDArray[np.int64]
     log_weights: Array
     texts: list[str] | None = None
+    blocks: NDArray[np.int64] | None = None
 
     def state(self) -> dict[str, Any]:
         """For storage: columns as tensors, since empty numpy arrays cannot be written."""
@@ -45,12 +49,43 @@ class Samples:
             "bins": torch.tensor(self.bins),
             "log_weights": torch.tensor(self.log_weights),
             "texts": self.texts,
+            "blocks": None if self.blocks is None else torch.tensor(self.blocks),
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Samples":
-        columns = {"outputs", "bins", "log_weights"}
+        columns = {"outputs", "bins", "log_weights"} | (
+            {"blocks"} if state.get("blocks") is not None else set()
+        )
         return cls(**{name: value.numpy() if name in columns else value for name, value in state.items()})
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Samples]") -> "Samples":
+        """The inputs of several runs, whose blocks are different ones."""
+        texts = [text for part in parts for text in part.texts or []]
+        blocks = [part.blocks for part in parts if part.blocks is not None]
+        first = np.cumsum([0] + [block.max(initial=-1) + 1 for block in blocks])
+        return cls(
+            torch.cat([part.inputs for part in parts]),
+            np.concatenate([part.outputs for part in parts]),
+            np.concatenate([part.bins for part in parts]),
+            np.concatenate([part.log_weights for part in parts]),
+            texts or None,
+            np.concatenate([block + start for block, start in zip(blocks, first, strict=False)])
+            if len(blocks) == len(parts)
+            else None,
+        )
+
+    def rows(self, chosen: NDArray[np.int64]) -> "Samples":
+        """Some of them, in this order."""
+        return Samples(
+            self.inputs[torch.from_numpy(chosen)],
+            self.outputs[chosen],
+            self.bins[chosen],
+            self.log_weights[chosen],
+            None if self.texts is None else [self.texts[row] for row in chosen],
+            None if self.blocks is None else self.blocks[chosen],
+        )
 
     @classmethod
     def none(cls, space: InputSpace) -> "Samples":

@@ -1,10 +1,9 @@
 """Independent estimates of one output distribution, joined."""
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
@@ -40,7 +39,7 @@ def pooled(parts: Sequence[OutputDistribution]) -> OutputDistribution:
     still = [
         reason for part in parts for reason in part.reasons if reason.failure in convergence.LADDER_FAILURES
     ]
-    return dataclasses.replace(
+    return replace(
         parts[0],
         log_density=log_density,
         error=error * scale,
@@ -88,13 +87,8 @@ def _kept(parts: Sequence[OutputDistribution], shares: Array) -> Samples:
             with np.errstate(divide="ignore"):
                 own[rows] += np.log(share[bin]) - logsumexp(own[rows])
         weights.append(own)
-    texts = [text for part in parts for text in part.kept.texts or []]
-    return Samples(
-        torch.cat([part.kept.inputs for part in parts]),
-        np.concatenate([part.kept.outputs for part in parts]),
-        np.concatenate([part.kept.bins for part in parts]),
-        np.concatenate(weights),
-        texts or None,
+    return Samples.joined(
+        [replace(part.kept, log_weights=own) for part, own in zip(parts, weights, strict=True)]
     )
 
 

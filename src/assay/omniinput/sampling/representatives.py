@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from assay.omniinput.sampling.time_blocks import MOST_BLOCKS
 from assay.storage import storable
 
 Array = NDArray[np.float64]
@@ -21,7 +22,8 @@ class Representatives:
 
     Each candidate gets the key log weight + Gumbel noise; the largest `keep` keys of a bin stay. `discarded`
     is the largest key that a bin has rejected, from which `standing_weights` gives the kept inputs the weight
-    of all that were offered. An offer costs as much as sorting it.
+    of all that were offered. An offer costs as much as sorting it. `moments` says with which offer each of
+    them came.
     """
 
     bins: int
@@ -32,6 +34,8 @@ class Representatives:
     keys: Array
     index: Index
     discarded: Array
+    moments: Index
+    offers: int = 0
 
     @classmethod
     def empty(cls, bins: int, keep: int, sites: int) -> "Representatives":
@@ -45,6 +49,7 @@ class Representatives:
             none,
             np.empty(0, dtype=np.int64),
             np.full(bins, -np.inf),
+            np.empty(0, dtype=np.int64),
         )
 
     def state(self) -> dict[str, Any]:
@@ -56,7 +61,7 @@ class Representatives:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Representatives":
-        columns = {"outputs", "log_weights", "keys", "index", "discarded"}
+        columns = {"outputs", "log_weights", "keys", "index", "discarded", "moments"}
         return cls(**{name: value.numpy() if name in columns else value for name, value in state.items()})
 
     def admits(self, index: Index, keys: Array) -> NDArray[np.bool_]:
@@ -66,6 +71,7 @@ class Representatives:
 
     def offer(self, sites: Tensor, outputs: Array, log_weights: Array, keys: Array, index: Index) -> None:
         """Candidates with keys (see `keys_of`) and bins; those outside the bins are ignored."""
+        self.offers += 1
         admitted = self.admits(index, keys)
         if not admitted.any():
             return
@@ -77,12 +83,15 @@ class Representatives:
                 (self.log_weights, log_weights),
                 (self.keys, keys),
                 (self.index, index),
+                (self.moments, np.full(len(index), self.offers - 1)),
             )
         ]
         stays, goes = self._parted(columns[2], columns[3])
         np.maximum.at(self.discarded, columns[3][goes], columns[2][goes])
         self.sites = all_sites[torch.from_numpy(stays)]
-        self.outputs, self.log_weights, self.keys, self.index = (column[stays] for column in columns)
+        self.outputs, self.log_weights, self.keys, self.index, self.moments = (
+            column[stays] for column in columns
+        )
 
     def winners(
         self, log_weights: Array, counts: Array, generator: np.random.Generator
@@ -122,6 +131,10 @@ class Representatives:
     def evaluated(self) -> tuple[Tensor, Tensor]:
         """The kept inputs and their outputs."""
         return self.sites, torch.from_numpy(self.outputs)
+
+    def blocks(self) -> Index:
+        """The stretch of the run that each kept input is from, of at most `MOST_BLOCKS`."""
+        return self.moments * min(self.offers, MOST_BLOCKS) // max(self.offers, 1)
 
     def standing_weights(self) -> Array:
         """Log Horvitz-Thompson weights: w / (1 - exp(-w e^-t)) with t the largest key rejected."""

@@ -157,9 +157,11 @@ class NextTokens:
         for part in blocks(self.logits, count):
             row, which = (index.to(device) for index in pairs[:, part])
             logits = (self.logits[part] if self.apart else self.logits[row]).float()
-            exponents = logits * betas.to(device)[which].float()[:, None]
-            if tilt is not None:
-                exponents += tilt.log_psi.index_select(0, which)
+            beta = betas.to(device)[which].float()[:, None]
+            if tilt is None:
+                exponents = logits * beta
+            else:
+                exponents = torch.addcmul(tilt.log_psi.index_select(0, which), logits, beta)
             weights, found = _softmax(exponents, out=None if every is None else every[part])
             cells[part], log_sums[part] = _cells(weights), found.cpu()
         return Weighed(self, betas, own, tilt, cells, log_sums, pairs, pair, every)

@@ -299,7 +299,9 @@ class Importance:
         self.representatives.offer(sites, outputs, log_weights[rows], keys, bins)
 
     def estimate(self) -> DensityEstimate:
-        return weighted_estimate(self.blocks.whole(), self.betas, self.draws, self.plan.seed)
+        return weighted_estimate(
+            self.blocks.whole(), self.betas, self.draws, self.plan.seed, self.effective()
+        )
 
     def effective(self) -> Array:
         """Effective sample size of every bin."""

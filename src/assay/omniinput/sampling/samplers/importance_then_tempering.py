@@ -175,9 +175,4 @@ def _mixed(share: Array, one: Array, two: Array) -> Array:
 def _joined(one: Samples, two: Samples, first: NDArray[np.bool_]) -> Samples:
     """The inputs of the first in the bins marked, those of the second elsewhere."""
     mine, theirs = np.flatnonzero(first[one.bins]), np.flatnonzero(~first[two.bins])
-    return Samples(
-        torch.cat([one.inputs[mine.copy()], two.inputs[theirs.copy()]]),
-        np.concatenate([one.outputs[mine], two.outputs[theirs]]),
-        np.concatenate([one.bins[mine], two.bins[theirs]]),
-        np.concatenate([one.log_weights[mine], two.log_weights[theirs]]),
-    )
+    return Samples.joined([one.rows(mine), two.rows(theirs)])

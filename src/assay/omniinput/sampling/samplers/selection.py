@@ -19,7 +19,7 @@ from assay.omniinput.sampling.vocabulary import Weighed
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-NEAR = 16.0  # continuations down to c / NEAR are looked at, one by one, to find c
+NEAR = 3.0  # continuations down to c / NEAR are looked at, one by one, to find c; more, if c is smaller still
 
 
 @dataclass(frozen=True)
