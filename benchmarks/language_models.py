@@ -37,7 +37,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LM
 
 import assay
 from assay.omniinput.sampling import problem as problems
-from assay.omniinput.sampling.samplers.importance import ROUNDS, SELECTED_BATCH
+from assay.omniinput.sampling.samplers.importance import ROUND_BATCH, ROUNDS
 from assay.omniinput.sampling.vocabulary import NextTokens, Tilt
 
 SHARED = Path(os.environ.get("ASSAY_SHARED", Path(__file__).parents[2] / "shared" / "data"))
@@ -103,7 +103,7 @@ def cpu_clock() -> CpuClock:
 def speed(asked: argparse.Namespace) -> None:
     model, length, start = model_of(asked.model, asked.gguf)
     lm = assay.CausalLM.from_huggingface(model, length, start=start)
-    rows = min(lm.most_rows, SELECTED_BATCH, max(BATCH, asked.budget // ROUNDS))  # as a batch of the run has
+    rows = min(lm.most_rows, ROUND_BATCH, max(BATCH, asked.budget // ROUNDS))  # as a batch of the run has
     plain = generated(model, lm.values, length, rows)
     before = peak()
     edges = np.arange(1.0, 12.01, 0.25) * length

@@ -36,7 +36,7 @@ def test_parts_cover_every_beta_once_and_stay_within_the_limit(sizes, most):
 
 def selecting_run(budget, seed, monkeypatch, lm=LM, edges=EDGES):
     monkeypatch.setattr(importance, "ENOUGH_PARTICLES", 2.0)
-    monkeypatch.setattr(importance, "SELECTED_BATCH", 256)  # less than a round
+    monkeypatch.setattr(importance, "ROUND_BATCH", 256)  # less than a round
     problem = LanguageProblem(lm.negative_log_likelihood, lm.space, lm=lm)
     run = Importance(problem, Plan(edges), Budget(budget, None), torch.Generator().manual_seed(seed))
     run.begin()

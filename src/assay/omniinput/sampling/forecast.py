@@ -7,7 +7,7 @@ import torch
 
 from assay.omniinput.sampling.kernels.suffix import LanguageProblem
 from assay.omniinput.sampling.question import Question
-from assay.omniinput.sampling.samplers.importance import SELECTED_BATCH
+from assay.omniinput.sampling.samplers.importance import ROUND_BATCH
 
 PROBED = 16  # evaluations that are timed, after two that are not
 
@@ -46,7 +46,7 @@ def _bytes(sites: int, problem: object) -> float:
     """Logits of one batch, twice, for a language model; otherwise next to nothing."""
     if not isinstance(problem, LanguageProblem):
         return 8.0 * 4096 * sites
-    rows = min(SELECTED_BATCH, problem.lm.most_rows)
+    rows = min(ROUND_BATCH, problem.lm.most_rows)
     return 2 * 4.0 * rows * problem.lm.values
 
 

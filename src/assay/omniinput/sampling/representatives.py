@@ -116,9 +116,8 @@ class Representatives:
         keys = log_weights[row][:, None] - np.log(times)
         pair, _ = inside = np.nonzero(keys > self.discarded[index][:, None])
         row, index, keys = row[pair], index[pair], keys[inside]
-        stays, _ = self._parted(np.concatenate([self.keys, keys]), np.concatenate([self.index, index]))
-        new = stays[stays >= len(self.keys)] - len(self.keys)
-        lost = np.setdiff1d(np.arange(len(keys)), new)
+        parted = self._parted(np.concatenate([self.keys, keys]), np.concatenate([self.index, index]))
+        new, lost = (part[part >= len(self.keys)] - len(self.keys) for part in parted)
         np.maximum.at(self.discarded, index[lost], keys[lost])
         return row[new], index[new], keys[new]
 

@@ -43,7 +43,8 @@ from assay.omniinput.sampling.time_blocks import TimeBlocks
 Array = NDArray[np.float64]
 
 PILOT_SHARE = 0.1  # of the budget: half to choose the betas, half to learn the lookahead for them
-BATCH, SELECTED_BATCH = 256, 1024
+BATCH, SELECTED_BATCH = 256, 1024  # sequences written at once, and learned from before the next ones
+ROUND_BATCH = 4096  # the same within a round, where calls for fewer cost more than their numbers
 BATCHES = 40  # at least, in a whole run, so that its errors can be told and it ends on time
 ROUNDS = 24  # of selected sequences: few enough to select from, many enough to tell their error
 LEAST_SHARED = 3  # rounds, before betas get sequences by need
@@ -120,7 +121,8 @@ class Importance:
 
     @property
     def _most_rows(self) -> int:
-        return min(SELECTED_BATCH if self.selecting else BATCH, self.problem.lm.most_rows)
+        most = ROUND_BATCH if self._in_rounds else SELECTED_BATCH if self.selecting else BATCH
+        return min(most, self.problem.lm.most_rows)
 
     @property
     def finished(self) -> bool:

@@ -133,15 +133,15 @@ def _light(
 def _turned(weights: Array, share: Array, turn: Array) -> tuple[Index, Array]:
     """Which of each row's weights lies at a share of their sum, counted from the one that lies at `turn`;
     and at which share of its own it is met."""
-    sums = weights.cumsum(axis=1)
-    total = sums[:, -1]
-    rows = np.arange(len(weights))
-    first = (sums <= (turn * total)[:, None]).sum(axis=1).clip(max=weights.shape[1] - 1)
-    place = (sums[rows, first] - weights[rows, first] + share * total) % np.maximum(total, 1e-300)
-    found = (sums <= np.minimum(place, total * (1 - 1e-12))[:, None]).sum(axis=1)
-    found = found.clip(max=weights.shape[1] - 1)
-    inside = (place - sums[rows, found]) / np.maximum(weights[rows, found], 1e-300) + 1
-    return found, inside.clip(0.0, 1 - 1e-12)
+    each, last = torch.from_numpy(weights), weights.shape[1] - 1
+    sums = each.cumsum(dim=1)
+    total = sums[:, -1:]
+    first = torch.searchsorted(sums, torch.from_numpy(turn)[:, None] * total, right=True).clamp_(max=last)
+    place = sums.gather(1, first) - each.gather(1, first) + torch.from_numpy(share)[:, None] * total
+    place = torch.minimum(place % total.clamp(min=1e-300), total * (1 - 1e-12))
+    found = torch.searchsorted(sums, place, right=True).clamp_(max=last)
+    inside = (place - sums.gather(1, found)) / each.gather(1, found).clamp(min=1e-300) + 1
+    return found[:, 0].numpy(), inside[:, 0].clamp(0.0, 1 - 1e-12).numpy()
 
 
 def _where(condition: NDArray[np.bool_]) -> tuple[Index, Index]:
