@@ -7,7 +7,8 @@
     python benchmarks/language_models.py density --gguf ... --prompt "My name is" --budget 100000
     python benchmarks/language_models.py rare --budget 60000
     python benchmarks/language_models.py rare --gguf SmolLM2-135M-Instruct.Q4_1.gguf --budget 40000 --seeds 1
-    python benchmarks/language_models.py compare --budget 20000
+    python benchmarks/language_models.py compare --budget 8000
+    python benchmarks/language_models.py spread --budget 8000 --seeds 10
     python benchmarks/language_models.py sums
 
 speed: evaluations per second of CPU, the share of CPU time outside the forward pass, and peak memory against
@@ -17,8 +18,8 @@ that of plain generation with the same cache and batch. gpt2 has random weights:
 budget continues it further. rare: probabilities of 3.3e-10 and 1.8e-12 that are known; with --gguf, how
 likely SmolLM2 writes a text after which it names Paris, and what plain sampling finds in the same time.
 compare: stories260K and the same model pruned, by precision and recall over all texts, with a judge in code.
-sums: the work beside the model per token, against softmax, logsumexp and multinomial. Not part of the test
-suite.
+spread: how far that differs from seed to seed. sums: the work beside the model per token, against softmax,
+logsumexp and multinomial. Not part of the test suite.
 """
 
 import argparse
@@ -224,24 +225,13 @@ def english(pieces: list[str]) -> Callable[[torch.Tensor], torch.Tensor]:
 
 def compare(asked: argparse.Namespace) -> None:
     """A pruned model is what one ships to save memory: is it still right where it is confident?"""
-    sys.path.insert(0, str(Path(__file__).parent / "papers"))
-    from omniinput_languages import pruned
-    from omniinput_models import stories260k
-
-    model, pieces = stories260k(SHARED / "stories260K")
-    judge, length = english(pieces), asked.length or 12
-    edges = np.arange(0.75, 5.01, 0.25) * length
-    models = {"stories260K": model, "pruned by 30 %": pruned(model, 0.3)}
-    lms = {name: assay.CausalLM.from_huggingface(one, length, start=1) for name, one in models.items()}
-    dists = {
-        name: assay.sample_outputs(lm, bins=edges, budget=asked.budget, seed=0, keep=256)
-        for name, lm in lms.items()
-    }
+    lms, judge, edges = pruning(asked)
+    dists = densities(lms, edges, asked.budget, seed=0)
     normalised = assay.cross_model_normalised(
         *dists.values(), *(lm.negative_log_likelihood for lm in lms.values()), edges[0], edges[-1]
     )
     for scale, both in (("entire space", dists.values()), ("inputs that both share", normalised)):
-        curves = {name: assay.precision_recall(one, judge) for name, one in zip(models, both, strict=True)}
+        curves = {name: assay.precision_recall(one, judge) for name, one in zip(lms, both, strict=True)}
         print(f"\n{scale}")
         for name, curve in curves.items():
             low, high = curve.aupr_interval
@@ -249,13 +239,53 @@ def compare(asked: argparse.Namespace) -> None:
         comparison = assay.compare_precision_recall(curves)
         print(comparison.summary())
         print(comparison.to_frame().to_string(index=False, float_format="{:.3g}".format))
-    for name, one in zip(models, normalised, strict=True):
+    for name, one in zip(lms, normalised, strict=True):
         facts = one.diagnostics
         print(
             f"{name}: {facts['evaluations']} evaluations, ln of the share of all inputs that both map into "
             f"the range {facts['log_shared']:.2f} +- {facts['log_shared_error']:.2f}, "
             f"converged {one.converged}"
         )
+
+
+def spread(asked: argparse.Namespace) -> None:
+    """How far the same comparison differs from seed to seed, beside what its intervals say."""
+    lms, judge, edges = pruning(asked)
+    found = []
+    for seed in range(asked.seeds):
+        dists = densities(lms, edges, asked.budget, seed)
+        curves = {name: assay.precision_recall(one, judge) for name, one in dists.items()}
+        row = assay.compare_precision_recall(curves).to_frame().iloc[0]
+        areas = [(curve.aupr, *curve.aupr_interval) for curve in curves.values()]
+        found.append([*areas, (row["ratio"], row["ratio_lower"], row["ratio_upper"])])
+    for name, (value, low, high) in zip([*lms, "ratio"], np.array(found).transpose(1, 2, 0), strict=True):
+        print(
+            f"{name}: {value.mean():.3f} in the mean of {len(value)} seeds, standard deviation "
+            f"{value.std(ddof=1):.3f}, stated {np.mean(high - low) / 3.92:.3f}"
+        )
+
+
+Densities = dict[str, assay.OutputDistribution]
+
+
+def pruning(asked: argparse.Namespace) -> tuple[dict[str, assay.CausalLM], Callable, np.ndarray]:
+    """The model and what is left of it, the judge and the bins."""
+    sys.path.insert(0, str(Path(__file__).parent / "papers"))
+    from omniinput_languages import pruned
+    from omniinput_models import stories260k
+
+    model, pieces = stories260k(SHARED / "stories260K")
+    length = asked.length or 12
+    models = {"stories260K": model, "pruned by 30 %": pruned(model, 0.3)}
+    lms = {name: assay.CausalLM.from_huggingface(one, length, start=1) for name, one in models.items()}
+    return lms, english(pieces), np.arange(0.75, 5.01, 0.25) * length
+
+
+def densities(lms: dict[str, assay.CausalLM], edges: np.ndarray, budget: int, seed: int) -> Densities:
+    return {
+        name: assay.sample_outputs(lm, bins=edges, budget=budget, seed=seed, keep=256)
+        for name, lm in lms.items()
+    }
 
 
 def sums(asked: argparse.Namespace) -> None:
@@ -286,8 +316,9 @@ def sums(asked: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
+    parts = {part.__name__: part for part in (speed, density, rare, compare, spread, sums)}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("what", choices=["speed", "density", "rare", "compare", "sums"])
+    parser.add_argument("what", choices=list(parts))
     parser.add_argument("--model", choices=["stories260K", "gpt2", "smollm2"], default="gpt2")
     parser.add_argument("--gguf", type=Path)
     parser.add_argument("--length", type=int)
@@ -301,5 +332,4 @@ if __name__ == "__main__":
     )
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    parts = {"speed": speed, "density": density, "rare": rare, "compare": compare, "sums": sums}
     parts[asked.what](asked)

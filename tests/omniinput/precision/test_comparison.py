@@ -126,6 +126,8 @@ def test_the_example_of_appendix_b():
     assert [np.exp(dist.log_density[0]) for dist in crossed] == pytest.approx([5.0, 2.0])
     one, two = (assay.precision_recall(dist, lambda rows: torch.ones(len(rows))) for dist in crossed)
     assert np.exp(one.log_recall[0] - two.log_recall[0]) == pytest.approx(500 / 200)
-    assert "inputs that both models share" in one.summary()
+    assert "rightly confident about 5 times as many inputs as both models share" in one.summary()
+    rare = without(one, log_recall=one.log_recall - np.log(1e9))
+    assert "rightly confident about 10^-8.3 times as many inputs as" in rare.summary()
     assert rank.max() == 1023
     assert assay.compare_precision_recall({"M1": one, "M2": two}).to_frame().shape == (1, 9)

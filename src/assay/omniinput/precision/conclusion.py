@@ -41,16 +41,24 @@ def summary(curve: "PrecisionRecall") -> str:
 
 def _counts_at(curve: "PrecisionRecall", place: int, where: str) -> str:
     row = curve.to_frame().iloc[place]
-    unit = "inputs" if curve.normalisation == "entire" else "times the inputs that both models share"
-    scale = curve.log_size if curve.normalisation == "entire" else 0.0
     right, wrong = (
-        number_of_inputs(float(logs[place]) + scale) for logs in (curve.log_recall, curve.log_false_positive)
+        _amount(curve, float(logs[place])) for logs in (curve.log_recall, curve.log_false_positive)
     )
+    unit = "inputs" if curve.normalisation == "entire" else "times as many inputs as both models share"
     return (
         f"{where}, with {curve.output_name} {_side(curve)} {row['threshold']:.4g}, the model is rightly "
         f"confident about {right} {unit} and wrongly confident about {wrong}: {row['precision']:.1%} are "
         f"right ({curve.level:.0%} interval {row['precision_lower']:.1%} to {row['precision_upper']:.1%})."
     )
+
+
+def _amount(curve: "PrecisionRecall", log_share: float) -> str:
+    """The number of inputs, or how many there are for each that both models share, which may be below one."""
+    if curve.normalisation == "entire":
+        return number_of_inputs(log_share + curve.log_size)
+    if log_share == -math.inf or abs(log_share) < math.log(1e4):
+        return f"{math.exp(log_share):.2g}"
+    return f"10^{log_share / math.log(10):.1f}"
 
 
 def _side(curve: "PrecisionRecall") -> str:
