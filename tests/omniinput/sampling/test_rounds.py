@@ -70,6 +70,28 @@ def test_the_budget_is_used_up_by_whole_rounds(monkeypatch):
     assert np.isclose(np.exp(run.blocks.whole()["rows"]).sum(), run.draws)
 
 
+def test_a_beta_with_more_sequences_than_fit_one_call_gets_them_in_several(monkeypatch):
+    """Against the enumeration: four runs of rounds whose coldest beta has some selections side by side."""
+    exact = np.log(np.histogram(OUTPUTS, EDGES)[0] / len(OUTPUTS))
+    scaled = []
+    for seed in range(4):
+        run = selecting_run(12_000, seed, monkeypatch)
+        monkeypatch.setattr(importance, "ROUND_BATCH", 40)
+        groups = []
+        while not run.finished:
+            run.advance()
+            if run.round is not None and run.selecting and not run.piloting:
+                groups.append(np.unique(run.betas, return_counts=True)[1].max())
+                assert run.round.sizes.max() <= 40
+        assert max(groups) >= 3
+        assert 0.97 * 12_000 < run.problem.evaluations <= 12_000
+        assert 20 <= round(float(np.exp(run.blocks.whole()["batches"]).sum())) <= 28  # as planned, not more
+        found = run.estimate()
+        scaled.append((found.log_density - exact) / found.error)
+    assert np.mean(np.abs(scaled) <= 2) >= 0.85  # 95 % of some 16 independent values, give or take two errors
+    assert np.abs(scaled).max() < 4.5
+
+
 OPENINGS, VALUES, LENGTH = 20, 400, 8
 
 

@@ -92,12 +92,15 @@ class Importance:
         space = self.problem.lm.space
         self.lookahead = Lookahead.none(self.betas, space.sites - 1, space.choices)
 
-    def _sizes(self) -> NDArray[np.int64]:
+    @property
+    def _wanted(self) -> Array:
         """Sequences of each beta in a round: equally many, or by need."""
         count = len(self.betas)
         shares = np.full(count, 1 / count) if self.shares is None else self.shares
-        rows = self._round_rows if self._in_rounds else self._batch_rows
-        return (shares * rows + 1e-9).astype(np.int64).clip(1, self._most_rows)
+        return shares * (self._round_rows if self._in_rounds else self._batch_rows)
+
+    def _sizes(self) -> NDArray[np.int64]:
+        return (self._wanted + 1e-9).astype(np.int64).clip(1, self._most_rows)
 
     @property
     def _in_rounds(self) -> bool:
@@ -155,8 +158,18 @@ class Importance:
     def _opened(self) -> Round:
         """A round; what its selected sequences count by is fixed before the first of them."""
         if self._in_rounds:
+            self._divide()
             self.log_totals = self.output_counts.log_totals(self.betas)
         return Round(self._sizes())
+
+    def _divide(self) -> None:
+        """A beta with more sequences than fit one call stands there several times, each with a selection."""
+        betas, which = np.unique(self.betas, return_inverse=True)
+        wanted = np.bincount(which, self._wanted)
+        parts = np.ceil(wanted / self._most_rows).astype(np.int64)
+        if not np.array_equal(betas.repeat(parts), self.betas):
+            self.betas, self.shares = betas.repeat(parts), (wanted / wanted.sum() / parts).repeat(parts)
+            self._log_psi = None
 
     def _written(self, part: slice) -> Sequences:
         assert self.round is not None
@@ -351,7 +364,7 @@ class Importance:
         typical = float(np.median(finite)) if len(finite) else 1.0
         reasons += convergence.anchor_reasons(inputs, likelihood, typical)
         diagnostics = common_diagnostics(self, "importance", found, effective, apart) | {
-            "proposal_betas": self.betas,
+            "proposal_betas": np.unique(self.betas),
             "selected": self.selecting,
             "log_inputs_error": inputs,
             "log_likelihood_error": likelihood,
