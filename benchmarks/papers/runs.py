@@ -87,7 +87,7 @@ SAFETY_MONITORS = [
             f"safety_guards gtsrb {SAFETY_DATA} --epochs 200 --work {{cache}}",
             f"safety_guards cifar10 {SAFETY_DATA} --epochs 200 --work {{cache}}",
         ),
-        minutes=125,
+        minutes=70,
         value=98,
         rooms=SAFETY_ROOMS,
         needs=("safety-monitors-networks",),
