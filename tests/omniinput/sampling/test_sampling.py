@@ -140,7 +140,10 @@ def test_a_markov_language_model_has_its_exact_distribution(markov, sampler, bud
 
 
 def test_errors_of_a_language_model_cover_at_the_stated_rate():
-    """Over 12 seeds, 95 % of bins within two errors, and a root mean square of one; give or take."""
+    """Over 12 seeds, 95 % of bins within two errors, and a root mean square of one; give or take.
+
+    Errors are never below what the weights say, so they are a little too large: 0.87 over 40 seeds.
+    """
     table, edges = markov_table(6, seed=1), np.arange(5.0, 23.0, 2.0)
     exact = markov_log_density(table, 6, edges)
     known = np.isfinite(exact) & (exact > math.log(50) - 6 * math.log(6))
@@ -150,7 +153,7 @@ def test_errors_of_a_language_model_cover_at_the_stated_rate():
         scaled.append(((dist.log_density - exact) / dist.error)[known])
     # About three independent bins a run: 36 in all, so that 95 % has an error of 4 %, the root one of 0.12.
     assert np.mean(np.abs(scaled) <= 2) >= 0.87
-    assert 0.7 < np.sqrt(np.mean(np.square(scaled))) < 1.4
+    assert 0.7 < np.sqrt(np.mean(np.square(scaled))) < 1.2
 
 
 def test_low_bins_of_a_language_model_are_left_to_tempering_from_its_own_samples(markov, monkeypatch):
