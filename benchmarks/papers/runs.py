@@ -338,9 +338,9 @@ OMNIINPUT = [
         commands=tuple(
             f"omniinput_texts sst2 --length {length} --budget {budget} --data {{data}} --shared {{shared}} "
             "--cache {cache} --tables {tables}"
-            for length, budget in ((10, 60_000), (66, 16_000))
+            for length, budget in ((10, 300_000), (66, 50_000))
         ),
-        minutes=45,
+        minutes=60,
         value=45,
         blocks={"texts-10": PRECISION_PAGE, "texts-66": PRECISION_PAGE},
         rooms=("omniinput",),
@@ -349,7 +349,7 @@ OMNIINPUT = [
     Run(
         name="omniinput-languages",
         commands=(
-            "omniinput_languages --budget 16000 --data {data} --shared {shared} --cache {cache} "
+            "omniinput_languages --budget 32000 --data {data} --shared {shared} --cache {cache} "
             "--tables {tables}",
         ),
         minutes=15,
