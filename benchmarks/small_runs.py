@@ -91,6 +91,7 @@ RUNS = {
     "papers/omniinput_texts": [
         "sst2 --batches 10 --budget 2000 --data {data} --shared {shared} --cache {work} --tables {work}"
     ],
+    "papers/omniinput_toy": ["{work}/toy.safetensors --steps 2"],
     "papers/reshape": [
         "experiment --trials 1 --data {data}/mnist --cache {work}/reshape",
         "experiment --trials 1 --data {data}/fashion-mnist --cache {work}/reshape",

@@ -1,11 +1,11 @@
 """The paper's toy (section 3.1): a transformer over eight digits, the enumeration of its 10^8 inputs.
 
-    python benchmarks/papers/omniinput_toy.py FILE    # train it anew: another toy, see toy_model
+    python benchmarks/papers/omniinput_toy.py FILE    # train another one, see toy_model
 
 The enumeration is cached in a folder outside the repository and goes on where it stopped.
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -183,4 +183,8 @@ class TabulatedToy:
 
 
 if __name__ == "__main__":
-    train(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("file", type=Path, help="for the weights")
+    parser.add_argument("--steps", type=int, default=1200)
+    asked = parser.parse_args()
+    train(asked.file, asked.steps)
